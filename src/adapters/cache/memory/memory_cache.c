@@ -26,9 +26,9 @@ struct memory_cache {
 	atomic_bool started;
 	atomic_int sessions;
 
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t lock; /* guards the members below */
 	struct memory_table table;
-	struct dice dice; /* draws leases */
+	struct dice dice; /* generates lease numbers */
 };
 
 struct memory_session {
@@ -53,7 +53,8 @@ static struct memory_session *session_of(struct cache_session *session)
 
 /* ---- limits ------------------------------------------------------------------------------ */
 
-/* Converts a TTL and, as for Redis, rounds it up to whole seconds, at least one. */
+/* Converts a TTL to nanoseconds and, like the Redis cache, rounds it up to whole seconds, at least
+ * one. */
 static int64_t ttl_ns(int64_t ttl_us)
 {
 	int64_t ttl_s = ttl_us / US_PER_S + (ttl_us % US_PER_S > 0);
@@ -205,7 +206,8 @@ static void put(struct memory_cache *cache, enum memory_kind kind,
 		.updated_us = counter->updated_us};
 }
 
-/* Does not create a missing counter: before it was removed, it may have had a later version. */
+/* Does not create a missing counter: before the counter was removed, it may have had a later
+ * version. */
 static void refresh(
 	struct memory_cache *cache, const struct cached_counter *counter, int64_t now_ns)
 {

@@ -1,6 +1,7 @@
 /*
  * The table of the memory cache: entries by kind and user, each with an expiry. Their number is
- * bounded: when the table is full, it evicts the entry that was put first. It has no lock.
+ * bounded: when the table is full, it evicts the entry whose last write is oldest. The table has no
+ * lock of its own.
  */
 #ifndef QUIPU_ADAPTERS_CACHE_MEMORY_MEMORY_TABLE_H
 #define QUIPU_ADAPTERS_CACHE_MEMORY_MEMORY_TABLE_H
@@ -35,7 +36,7 @@ struct memory_entry {
 	enum memory_kind kind;
 	union {
 		struct memory_limit limit;
-		struct memory_counter counter; /* also for lists */
+		struct memory_counter counter; /* also for MEMORY_LIST */
 		int64_t lease;
 	};
 	size_t user_id_len;

@@ -1,5 +1,5 @@
 /*
- * The circuit breaker: decides whether Redis is in use, with a background thread that probes it.
+ * The circuit breaker: decides whether Redis is in use. A background thread probes Redis.
  *
  *   phase     event                                           next      log line
  *   away      the thread reaches Redis                        returns
@@ -27,20 +27,20 @@ struct redis_cache {
 	struct cache base;
 	const char *url_text;
 	struct redis_url url;
-	int timeout_ms;          /* the timeout of every connection */
+	int timeout_ms;          /* of every connection */
 	_Atomic uint64_t moment; /* written with the lock held; see redis_internal.h */
 	atomic_int sessions;
 	struct listeners listeners;
-	_Atomic(struct redis_waker *) waker; /* NULL until somebody listens */
+	_Atomic(struct redis_waker *) waker; /* NULL until the first listener is added */
 
 	/* Used only by the background thread. */
 	pthread_t prober;
 	struct redis_connection connection;
-	struct redis_connection sentinel; /* to one of the Sentinels, if the URL names them */
-	struct redis_place master;        /* as they called it when Redis was last reached */
+	struct redis_connection sentinel; /* to one of the Sentinels, if the URL names any */
+	struct redis_place master; /* as the Sentinels named it when Redis was last reached */
 	struct redis_drops *making_up;
 
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t lock; /* guards the members below */
 	pthread_cond_t stop_requested;
 	struct redis_place place; /* the numeric address at which Redis was last reached */
 	struct redis_drops *owed;
@@ -140,7 +140,7 @@ bool redis_cache_owe_if_away(struct redis_cache *cache, const struct redis_debt 
 	return is_away;
 }
 
-/* Puts the cache away even if the failure belongs to an earlier round: Redis still has entries that
+/* Stops using Redis even if the failure belongs to an earlier round: Redis still has entries that
  * should have been deleted, and may be in use again by now. */
 void redis_cache_owe(struct redis_cache *cache, const struct redis_debt *debt, const char *why)
 {
@@ -169,11 +169,12 @@ static bool has_sentinels(const struct redis_cache *cache)
 }
 
 /*
- * From here on, new deletions go to Redis directly; those owed so far are in `making_up`.
+ * Enters the phase REDIS_RETURNS. From now on, new deletions go to Redis directly; the deletions
+ * owed so far are in `making_up`.
  *
- * A replica that became the master may lack the last deletions, so all copies are dropped. Every
- * process does this when it arrives there, which also removes what one that arrived earlier has
- * kept there in the meantime.
+ * With Sentinels, the master may be a former replica that lacks the last deletions, so this deletes
+ * all of our entries. Every process does so when it reaches the new master, and thereby also
+ * deletes the entries that other processes have stored there in the meantime.
  */
 static void begin_return(struct redis_cache *cache)
 {
@@ -266,8 +267,8 @@ static bool answers_ping(struct redis_cache *cache)
 	       redis_receive_ok(&cache->connection, "PING", 1);
 }
 
-/* Returns whether Redis answers. A connection that has ended, even during a PING, proves nothing
- * about the server, so a new one is tried before a failure is reported. */
+/* Returns whether Redis answers. A connection that has ended, even during a PING, does not prove
+ * that the server is down, so this opens a new connection before it reports a failure. */
 static bool is_reachable(struct redis_cache *cache)
 {
 	if (answers_ping(cache))
@@ -276,8 +277,8 @@ static bool is_reachable(struct redis_cache *cache)
 	return reach(cache);
 }
 
-/* Returns whether the Sentinels have chosen another master. If none of them answers, the old one
- * stays in use. */
+/* Returns whether the Sentinels have chosen another master. If no Sentinel answers, the current
+ * master stays in use. */
 static bool has_moved(struct redis_cache *cache)
 {
 	struct redis_place master;
@@ -286,7 +287,7 @@ static bool has_moved(struct redis_cache *cache)
 	       (strcmp(master.host, cache->master.host) != 0 || master.port != cache->master.port);
 }
 
-/* Notices an outage, e.g. for /readyz, even if nothing calls the cache. Called while Redis is in
+/* Detects an outage, e.g. for /readyz, even if nothing calls the cache. Called while Redis is in
  * use. */
 static void ping(struct redis_cache *cache, uint64_t moment)
 {

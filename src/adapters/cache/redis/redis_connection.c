@@ -26,8 +26,8 @@ void redis_connection_close(struct redis_connection *connection)
 	connection->context = NULL;
 }
 
-/* Closes the connection and sets `why`. After a timeout, which hiredis calls "Resource temporarily
- * unavailable", `why` is `fallback`. */
+/* Closes the connection and sets `why`. After a timeout `why` is `fallback`, because hiredis would
+ * call the timeout "Resource temporarily unavailable". */
 static void break_off(struct redis_connection *connection, const char *fallback)
 {
 	const redisContext *context = connection->context;
@@ -65,8 +65,8 @@ bool redis_send(struct redis_connection *connection, const struct slice *words, 
 
 /*
  * The socket's timeout ends the wait for a silent server, and the deadline ends the wait for a
- * server that replies byte by byte. A reply that has arrived completely is accepted, however late
- * this thread runs.
+ * server that replies byte by byte. A reply that has arrived completely is accepted, even if this
+ * thread reads it after the deadline.
  */
 redisReply *redis_receive(struct redis_connection *connection)
 {
@@ -186,12 +186,13 @@ static bool receive_scripts(struct redis_connection *connection)
 }
 
 /*
- * Checks that the server accepts writes. A server that replies to PING but refuses writes (out of
- * memory, read-only replica, disk error) would be put into use and then fail with every request.
+ * Checks that the server accepts writes. Without this check, the cache would start to use a server
+ * that replies to PING but refuses writes (out of memory, read-only replica, disk error), and every
+ * request would fail.
  *
- * SETRANGE with no bytes counts as a write for the server's checks, but creates nothing. The name
- * belongs to no user, and has the same prefix as other names, so that ACLs allow it. ACL errors,
- * and errors about the type of an existing value, do not matter here.
+ * The server checks SETRANGE with no bytes like any write, but SETRANGE then creates nothing. The
+ * name belongs to no user and has the usual prefix, so that ACLs allow it. ACL errors, and errors
+ * about the type of an existing value, do not matter here.
  */
 static bool send_trial_write(struct redis_connection *connection)
 {
@@ -246,9 +247,9 @@ bool redis_connection_open(struct redis_connection *connection, const struct red
 }
 
 /*
- * If the server has restarted or closed an idle connection, the socket is readable by now. This
- * check costs one system call. Without it, a command would get no reply and put the whole cache
- * away.
+ * If the server has restarted or closed an idle connection, the socket is readable. This check
+ * costs one system call. Without it, the next command would get no reply, and the whole cache would
+ * count as away.
  */
 bool redis_connection_is_quiet(const struct redis_connection *connection)
 {

@@ -1,9 +1,9 @@
 /*
  * The calls of ports/cache.h for counters. The scripts implement their guarantees.
  *
- * Most reads are hits, so counter_get first runs a script that only reads. It costs Redis a third
- * as much as the script that can also grant leases, which then handles the misses. Calls work on
- * copies of the caller's entries, so that a failed call leaves the originals unchanged.
+ * Most reads are hits, so redis_counter_get() first runs a script that only reads. For the misses
+ * it then runs the script that can also grant leases, which costs Redis three times as much. Calls
+ * work on copies of the caller's entries, so that a failed call leaves the originals unchanged.
  */
 #include <assert.h>
 
@@ -81,7 +81,7 @@ static bool take_number(struct slice *rest, int64_t *value)
 	return text_to_int(slice_cut(rest, ','), value) && *value >= 0 && *value <= NUMBER_MAX;
 }
 
-/* Reads a value as add_value() writes it. Returns false for any other form. */
+/* Reads a value in the form that add_value() writes. Returns false for any other form. */
 static bool read_value(struct slice text, struct cached_counter *counter)
 {
 	struct slice time;
@@ -158,13 +158,14 @@ static const struct redis_verb get = {
 	.read_entry = read_got,
 };
 
-/* Draws a lease. Never returns 0, which means no lease. */
+/* Returns a random lease number. Never returns 0, which means no lease. */
 static int64_t draw_lease(struct redis_session *session)
 {
 	return 1 + (int64_t)dice_below(&session->dice, INT64_MAX);
 }
 
-/* Copies the misses, each with a new lease to request, and returns how many there are. */
+/* Copies the misses into `missed`, each with a new lease number to request. Returns their
+ * number. */
 static size_t gather_missed(struct redis_session *session, const struct cached_counter *counters,
 	size_t count, struct cached_counter *missed)
 {
@@ -179,7 +180,7 @@ static size_t gather_missed(struct redis_session *session, const struct cached_c
 	return missed_count;
 }
 
-/* Copies the misses back, in the same order. */
+/* Copies the entries of `missed` back over the misses, in the same order. */
 static void put_back(
 	struct cached_counter *counters, size_t count, const struct cached_counter *missed)
 {
@@ -190,8 +191,8 @@ static void put_back(
 }
 
 /*
- * Requests leases for the misses. Some turn out to be hits: they were written in the meantime, or
- * have a form that read_value() does not know.
+ * Requests leases for the misses. Some of them turn out to be hits: their values were written in
+ * the meantime, or have a form that read_value() does not know.
  */
 static bool get_missed(struct redis_session *session, struct cached_counter *counters, size_t count)
 {
@@ -302,7 +303,7 @@ static const struct redis_verb refresh = {
 	.add_arguments = add_new_value,
 };
 
-/* Returns the deletions that a failed refresh makes necessary. They are in the call's arena. */
+/* Returns the deletions that a failed refresh makes necessary, allocated in the call's arena. */
 static struct redis_debt debt_of(
 	struct redis_session *session, const struct cached_counter *counters, size_t count)
 {

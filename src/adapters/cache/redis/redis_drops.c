@@ -1,10 +1,10 @@
 /*
- * Remembers deletions that have failed, and repeats them.
+ * Records deletions that have failed, and repeats them.
  *
- * They are kept as sets of user ids, because deleting twice is harmless. A set with more than
- * REDIS_DROPS_MAX ids turns into "all users", so that even a long outage costs a bounded amount of
- * memory. All names with our prefixes are then found by SCAN and deleted. Invariant: a set that
- * means all users has no ids.
+ * Sets of user ids are enough for that, because deleting twice is harmless. A set with more than
+ * REDIS_DROPS_MAX ids turns into "all users", so that even a long outage uses a bounded amount of
+ * memory. For "all users", SCAN finds all names with our prefixes. Invariant: a set that stands for
+ * all users has no ids.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -13,7 +13,8 @@
 #include "base/arena.h"
 #include "base/hash.h"
 
-/* Deletions per round trip: few enough that a healthy server replies well within the timeout. */
+/* The most deletions per round trip; a healthy server replies to that many well within the
+ * timeout. */
 #define PIPELINE_MAX 512
 
 #define KIND_NAMES_MAX 3
@@ -28,7 +29,7 @@ static const struct {
 
 /* ---- a set of users ---------------------------------------------------------------------- */
 
-/* Returns the user's slot, or the free slot where it belongs. */
+/* Returns the slot that holds the user's id, or the free slot where the id belongs. */
 static struct slice *find_slot(struct redis_users *users, struct slice user_id)
 {
 	size_t i = hash_bytes(user_id) % REDIS_DROPS_SLOTS;
@@ -190,7 +191,8 @@ static bool drop_page(struct redis_connection *connection, const redisReply *nam
 	return redis_receive_ok(connection, "DEL", names->elements);
 }
 
-/* Deletes all names that match. SCAN returns every name that exists during the whole scan. */
+/* Deletes all names that match. SCAN is sure to find each name that exists during the whole
+ * scan. */
 static bool drop_matching(struct redis_connection *connection, struct slice pattern)
 {
 	char cursor[32] = "0";

@@ -1,6 +1,6 @@
 /*
  * Declarations shared by the files of this adapter. The types of hiredis do not leave this folder.
- * What Redis calls a key is called a name here, because in this program a key belongs to a command.
+ * Redis's keys are called names here, because in this program a key belongs to a command.
  *
  *   url          parses Redis's address, and the user and password to log in with
  *   names        the names under which Redis keeps limits, counters and leases
@@ -32,7 +32,7 @@
 #include "base/status.h"
 #include "base/steady.h"
 
-/* How long connecting and each round trip may take, unless a test changes it. */
+/* The time limit for connecting and for each round trip, unless a test changes it. */
 #define REDIS_TIMEOUT_MS 200
 #define REDIS_PROBE_MS 200
 
@@ -52,8 +52,8 @@
 enum redis_name { REDIS_NAME_LIMIT, REDIS_NAME_COUNTER, REDIS_NAME_LEASE, REDIS_NAME_LIST };
 
 /*
- * Writes into `space`, and returns, the name under which Redis keeps this entry of the user.
- * Different entries or users never have the same name.
+ * Writes the name under which Redis keeps this entry of the user into `space`, and returns the
+ * name. Different entries or users never have the same name.
  */
 struct slice redis_name(enum redis_name name, struct slice user_id, char space[REDIS_NAME_SIZE]);
 
@@ -68,9 +68,10 @@ struct redis_place {
 };
 
 struct redis_url {
-	struct redis_place places[REDIS_PLACES_MAX]; /* of Redis, or of the Sentinels */
+	/* the addresses of Redis, or of the Sentinels */
+	struct redis_place places[REDIS_PLACES_MAX];
 	size_t place_count;
-	char master[128];   /* the name that the Sentinels know it by; "" without them */
+	char master[128];   /* the Sentinels' name for the master; "" without Sentinels */
 	char user[128];     /* "" for the default user */
 	char password[256]; /* "" for no AUTH */
 	char db[8];         /* "" for the first database */
@@ -100,7 +101,7 @@ extern const char *const redis_script_texts[REDIS_SCRIPTS];
 #define REDIS_WHY_SIZE 160
 
 struct redis_connection {
-	redisContext *context; /* NULL while it is not connected */
+	redisContext *context; /* NULL while not connected */
 	int timeout_ms;        /* the time limit for connecting, and for each round trip */
 	int64_t deadline_ns;   /* when the current round trip must end */
 	char shas[REDIS_SCRIPTS][REDIS_SHA_LEN];
@@ -108,31 +109,32 @@ struct redis_connection {
 };
 
 /*
- * Connects and nothing else. The connection must not be open, and its timeout must be set. On
- * failure it is closed and `why` is set.
+ * Only connects. The connection must not be open, and its timeout must be set. On failure it is
+ * closed and `why` is set.
  */
 QP_MUST_CHECK bool redis_connection_dial(
 	struct redis_connection *connection, const struct redis_place *place);
 
-/* Does the same, then authenticates, loads the scripts, and checks that Redis accepts writes. */
+/* Connects, authenticates, selects the database, loads the scripts, and checks that Redis accepts
+ * writes. */
 QP_MUST_CHECK bool redis_connection_open(struct redis_connection *connection,
 	const struct redis_place *place, const struct redis_url *url);
 
 /* Does nothing if the connection is not open. Keeps `why`. */
 void redis_connection_close(struct redis_connection *connection);
 
-/* Returns whether the connection is open and has nothing to read, as it should be between calls.
- * Never blocks. */
+/* Returns whether the connection is open and has nothing to read, which is the normal state between
+ * calls. Never blocks. */
 bool redis_connection_is_quiet(const struct redis_connection *connection);
 
-/* Writes the numeric address of the other end. Returns false on failure. */
+/* Writes the server's numeric address. Returns false on failure. */
 QP_MUST_CHECK bool redis_connection_address(
 	const struct redis_connection *connection, char address[REDIS_HOST_SIZE]);
 
 /*
  * A round trip is redis_begin(), redis_send() for each command, and redis_receive() for each reply.
- * A failure closes the connection and sets `why`. A reply may be an error of the server. The caller
- * frees each reply with freeReplyObject().
+ * A failure closes the connection and sets `why`. A reply may be an error that the server reports.
+ * The caller frees each reply with freeReplyObject().
  */
 void redis_begin(struct redis_connection *connection);
 QP_MUST_CHECK bool redis_send(
@@ -157,8 +159,8 @@ bool redis_is_error(const redisReply *reply, const char *code);
 /* ---- Sentinels ---------------------------------------------------------------------------- */
 
 /*
- * Asks the Sentinels of the URL where the master is, one after another until one answers; first the
- * one that `connection` is open to. On failure `why` of the connection is set.
+ * Asks the Sentinels of the URL where the master is, one after another until one answers. If
+ * `connection` is open, asks its Sentinel first. On failure sets the connection's `why`.
  */
 QP_MUST_CHECK bool redis_sentinel_find(struct redis_connection *connection,
 	const struct redis_url *url, struct redis_place *master);
@@ -174,15 +176,15 @@ QP_MUST_CHECK bool redis_sentinel_find(struct redis_connection *connection,
  */
 enum redis_kind { REDIS_LIMITS, REDIS_COUNTERS, REDIS_KINDS };
 
-/* A set of user ids. If it would exceed REDIS_DROPS_MAX, it means all users instead. An empty set
- * is all zero. */
+/* A set of user ids. If it would exceed REDIS_DROPS_MAX ids, it stands for all users instead. An
+ * empty set is all zero. */
 struct redis_users {
 	bool everybody;
 	size_t count;
 	struct slice slots[REDIS_DROPS_SLOTS]; /* open addressing; the set owns the ids */
 };
 
-/* The deletions that have failed; all zero if there are none. It has no lock of its own. */
+/* The deletions that have failed; all zero if there are none. The struct has no lock of its own. */
 struct redis_drops {
 	struct redis_users users[REDIS_KINDS];
 };
@@ -209,10 +211,10 @@ struct redis_cache;
 struct redis_cache *redis_cache_of(struct cache *cache);
 
 /*
- * The phases follow each other in this order, and are counted: a moment is the number of phases
- * begun so far, so moment % REDIS_PHASES is the current phase. In the phase REDIS_RETURNS the owed
- * deletions are repeated. New deletions are sent to Redis directly then, because otherwise the debt
- * might grow faster than it is worked off.
+ * The phases follow each other in this order and are counted. A moment is the number of phases
+ * begun so far, so moment % REDIS_PHASES is the current phase. The phase REDIS_RETURNS repeats the
+ * owed deletions. During it, new deletions go to Redis directly; if they were added to the owed
+ * ones, the debt might grow faster than it shrinks.
  */
 enum redis_phase { REDIS_AWAY, REDIS_RETURNS, REDIS_IN_USE, REDIS_PHASES };
 
@@ -223,8 +225,8 @@ static inline enum redis_phase redis_phase_at(uint64_t moment)
 	return (enum redis_phase)(moment % REDIS_PHASES);
 }
 
-/* Returns true if both moments are in the same round, i.e. Redis was not away in between. A
- * connection is used for one round only. */
+/* Returns true if both moments belong to the same round of phases, i.e. Redis was not away between
+ * them. A connection is used for one round only. */
 static inline bool redis_is_same_round(uint64_t moment, uint64_t other)
 {
 	return moment / REDIS_PHASES == other / REDIS_PHASES;
@@ -243,13 +245,12 @@ struct redis_debt {
 	size_t count;
 };
 
-/* If Redis is away, records the debt and returns true. Otherwise returns false and records
- * nothing. */
+/* If Redis is away, records the debt and returns true. Otherwise returns false. */
 QP_MUST_CHECK bool redis_cache_owe_if_away(
 	struct redis_cache *cache, const struct redis_debt *debt);
 
-/* Records the debt after a deletion has failed. Whatever the phase was, Redis is away from now
- * on. */
+/* Records the debt after a deletion has failed. Redis is away from now on, whatever the phase
+ * was. */
 void redis_cache_owe(struct redis_cache *cache, const struct redis_debt *debt, const char *why);
 
 /* For tests on a busy machine. Call it before start(). */
@@ -284,15 +285,15 @@ struct redis_session {
 	struct cache_session base;
 	struct redis_cache *cache;
 	struct redis_connection connection;
-	uint64_t moment; /* when the session last opened a connection, or tried to */
+	uint64_t moment; /* when the session last tried to open a connection */
 
-	struct arena arena; /* for the current call */
-	struct arena words; /* for the current command */
+	struct arena arena; /* memory for the current call */
+	struct arena words; /* memory for the current command */
 	redisReply **replies;
 	size_t replies_size;
 	size_t reply_count; /* how many replies the current call has */
 
-	struct dice dice; /* draws leases */
+	struct dice dice; /* generates lease numbers */
 };
 
 struct cache_session *redis_session_open(struct cache *cache);
@@ -306,8 +307,8 @@ struct redis_session *redis_session_of(struct cache_session *session);
 QP_MUST_CHECK bool redis_session_ready(struct redis_session *session, enum redis_phase least);
 
 /*
- * The same for a call whose deletions must not get lost. The phase REDIS_RETURNS is enough for it.
- * If Redis is away, records the debt and returns false.
+ * Like redis_session_ready(), for a call whose deletions must not get lost: it may run from the
+ * phase REDIS_RETURNS on. If Redis is away, records the debt and returns false.
  */
 QP_MUST_CHECK bool redis_session_ready_or_owe(
 	struct redis_session *session, const struct redis_debt *debt);
@@ -319,8 +320,8 @@ void redis_session_drop_replies(struct redis_session *session);
 void redis_session_end_call(struct redis_session *session);
 
 /*
- * Ends a call. If the call was not `ok`, its connection is already closed: reports the failure to
- * the cache and returns CACHE_AWAY.
+ * Ends a call. If `ok` is false, the connection is already closed; reports the failure to the cache
+ * and returns CACHE_AWAY.
  */
 enum status redis_session_finish(struct redis_session *session, bool ok);
 
@@ -344,15 +345,15 @@ void redis_add_name(struct redis_words *words, enum redis_name name, struct slic
 /* How a script is called for the entries of a port call, and how its reply is read. */
 struct redis_verb {
 	enum redis_script script;
-	const char *what; /* "filling a limit", for the log if it fails */
+	const char *what; /* for the log line about a failure, e.g. "filling a limit" */
 	size_t entry_size;
 	size_t entry_names; /* how many names add_names() adds */
 	void (*add_names)(const void *entry, struct redis_words *words);
 	void (*add_arguments)(const void *entry, struct redis_words *words);
 
 	/*
-	 * Reads one entry's part of the reply. Returns false if the script cannot have sent it.
-	 * NULL if the script replies with a single number.
+	 * Reads one entry's part of the reply. Returns false if the reply has a form that the
+	 * script never sends. This member is NULL if the script replies with a single number.
 	 */
 	bool (*read_entry)(const redisReply *reply, void *entry);
 };
@@ -365,7 +366,7 @@ QP_MUST_CHECK bool redis_run(struct redis_session *session, const struct redis_v
 	const void *entries, size_t count);
 
 /*
- * Reads the replies into the entries. If one cannot be read, closes the connection and returns
+ * Reads the replies into the entries. If a reply cannot be read, closes the connection and returns
  * false; some entries may have been written already.
  */
 QP_MUST_CHECK bool redis_read(

@@ -1,7 +1,7 @@
 /*
  * The calls of ports/cache.h for limits. The scripts handle each entry atomically; deletions need
- * no script. limit_take works on a copy of the caller's entries, so that a failed call leaves the
- * originals unchanged.
+ * no script. redis_limit_take() works on a copy of the caller's entries, so that a failed call
+ * leaves the originals unchanged.
  */
 #include <assert.h>
 
@@ -11,7 +11,7 @@
 #define US_PER_S 1000000LL
 #define US_PER_MS 1000LL
 
-/* Longer than any window, and still accepted by EXPIRE. */
+/* Longer than any window, but short enough for EXPIRE. */
 #define TTL_S_MAX (100LL * 366 * 24 * 3600)
 
 /* The largest numbers that the scripts accept. */
@@ -95,7 +95,7 @@ enum status redis_limit_take(struct cache_session *base, struct cached_limit *li
 
 /* ---- fill -------------------------------------------------------------------------------- */
 
-/* Converts a TTL to seconds, the seed's unit, and rounds up so that no window ends early. */
+/* Converts a TTL to seconds, the unit of EXPIRE, and rounds up so that no window ends early. */
 static int64_t ttl_s(int64_t ttl_us)
 {
 	int64_t seconds = ttl_us / US_PER_S + (ttl_us % US_PER_S > 0);

@@ -1,9 +1,9 @@
 /*
  * Runs one script for many entries. One run of a script handles up to REDIS_ENTRIES_MAX entries,
- * because Redis serves nobody else while a script runs. A call consists of as many runs as it
+ * because Redis serves no other client while a script runs. A call consists of as many runs as it
  * needs, in one round trip.
  *
- * Invariant: replies[i] belongs to run i; it is NULL or NOSCRIPT while that run is open.
+ * Invariant: replies[i] belongs to run i. While run i is open, replies[i] is NULL or NOSCRIPT.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -48,7 +48,8 @@ void redis_add_name(struct redis_words *words, enum redis_name name, struct slic
 
 /* ---- running ----------------------------------------------------------------------------- */
 
-/* How a command names its script: by its SHA, which the server may know, or by its text. */
+/* How a command identifies its script: by the SHA, which the server may not know, or by the
+ * text. */
 enum naming { BY_SHA, BY_TEXT };
 
 static void name_script(struct redis_words *words, const struct redis_connection *connection,
@@ -131,8 +132,8 @@ static void make_room(struct redis_session *session, size_t reply_count)
 	session->reply_count = reply_count;
 }
 
-/* NOSCRIPT means that the script did not run, so the open runs are sent again with the script's
- * text. */
+/* NOSCRIPT means that the server did not know the script and ran nothing, so this sends the open
+ * runs again with the script's text. */
 bool redis_run(struct redis_session *session, const struct redis_verb *verb, const void *entries,
 	size_t count)
 {

@@ -1,25 +1,26 @@
 /*
- * The Lua scripts: everything that must be atomic inside Redis. Each handles many users in one
- * run, because starting a script costs Redis as much as handling one user.
+ * The Lua scripts: everything that must be atomic inside Redis. Each script handles many users in
+ * one run, because starting a script costs Redis as much as handling one user.
  *
  * Numbers in Lua are doubles, which are exact up to 2^53, so fields of at most 15 digits can be
  * added and compared. "%.0f" writes them without an exponent. windowStart and windowLength stay
- * text (18 digits always fit into int64). An entry that breaks these rules, has no TTL, or is not a
- * hash is damaged: the script deletes it and treats it as a miss. So is a counter that is not valid
- * JSON. Scripts delete without looking first, because DEL of a missing entry does nothing.
+ * text (18 digits always fit into int64). A limit that breaks these rules, has no TTL, or is not a
+ * hash counts as damaged, and so does a counter that is not valid JSON: the script deletes a
+ * damaged entry and treats it as a miss. Scripts run DEL without checking that the entry exists,
+ * because DEL ignores missing entries.
  *
- * What Quipu calls the name of an entry, Redis calls its key: hence KEYS and key below.
+ * KEYS and key in the scripts are Redis's words for what this adapter calls names.
  */
 #include "adapters/cache/redis/redis_internal.h"
 
 /*
- * KEYS: hashes. ARGV: for each, the wanted amount. Returns for each an empty text on a miss;
- * otherwise the granted amount, the limit, the new count, the TTL in ms, and the window's start and
- * length.
+ * KEYS: hashes. ARGV: for each hash, the wanted amount. Returns for each hash an empty text on a
+ * miss; otherwise the granted amount, the limit, the new count, the TTL in ms, and the window's
+ * start and length.
  *
- * A hash that has only the seed's two fields was written by another program. If its count has
- * reached its limit, the take is refused. Otherwise the hash counts as a miss, because its window
- * is unknown.
+ * A hash that has only the fields rateLimit and currentCount was written by another program. If its
+ * count has reached its limit, the script grants nothing. Otherwise the hash counts as a miss,
+ * because its window is unknown.
  */
 static const char take[] =
 	"local function fits(text, pattern, digits_max)\n"
@@ -61,8 +62,8 @@ static const char take[] =
 	"return answers\n";
 
 /*
- * KEYS: hashes. ARGV: for each, rateLimit, currentCount, windowStart, windowLength and the TTL in
- * seconds. Returns how many hashes it has written.
+ * KEYS: hashes. ARGV: for each hash, rateLimit, currentCount, windowStart, windowLength and the TTL
+ * in seconds. Writes only hashes that do not exist yet. Returns how many it has written.
  */
 static const char fill[] = "local filled = 0\n"
 			   "for i, key in ipairs(KEYS) do\n"
@@ -87,12 +88,12 @@ static const char fill[] = "local filled = 0\n"
 
 /*
  * read(key) returns the counter that is stored at `key`, alone or in a list. If the value is not in
- * our format, it deletes the value and returns nil. The JSON fields may come in any order, and
- * unknown fields are allowed, so that a person can write a value by hand. The caller checks that
- * lastUpdated is a real date.
+ * our format, read() deletes the value and returns nil. The JSON fields may come in any order, and
+ * unknown fields are allowed, so that a person can write a value by hand. The caller of the script
+ * checks that lastUpdated is a real date.
  *
- * put(key, there, version, value) writes the value, unless the counter `there`, as returned by
- * read(), has a later version. Returns how many values it has written.
+ * put(key, there, version, value) writes the value and returns 1. If the counter `there`, which
+ * read() has returned, has a later version, put() writes nothing and returns 0.
  */
 #define SHARED                                                                                     \
 	TTLS "local function whole(number)\n"                                                      \
@@ -144,8 +145,8 @@ static const char fill[] = "local filled = 0\n"
 	     "end\n"
 
 /*
- * KEYS: counters or lists. Returns each value, or nil if there is none or if it has no TTL, because
- * then it was not written by us.
+ * KEYS: counters or lists. Returns each value, or nil if there is no value. A value without a TTL
+ * also counts as missing, because Quipu always sets a TTL.
  */
 static const char counter_look[] = "local values = redis.call('MGET', unpack(KEYS))\n"
 				   "for i = 1, #KEYS do\n"
@@ -156,10 +157,10 @@ static const char counter_look[] = "local values = redis.call('MGET', unpack(KEY
 				   "return values\n";
 
 /*
- * KEYS: for each entry, a counter or list, and its lease. ARGV: for each, the requested lease.
- * Returns for each, on a hit, the count, version and lastUpdated; on a miss, 1 if the lease was
- * granted and 0 if not. A lease without a TTL was not written by us and would prevent filling for
- * ever, so it is replaced.
+ * KEYS: for each entry, a counter or list, and its lease. ARGV: for each entry, the requested
+ * lease. Returns for each entry, on a hit, the count, version and lastUpdated; on a miss, 1 if the
+ * lease was granted and 0 if not. A lease without a TTL does not come from Quipu and would prevent
+ * filling for ever, so the script replaces it.
  */
 static const char counter_get[] =
 	SHARED "local function give(lease, token)\n"
@@ -185,8 +186,8 @@ static const char counter_get[] =
 	       "return answers\n";
 
 /*
- * KEYS: for each entry, a counter or list, and its lease. ARGV: for each, the granted lease, the
- * version and the value. Returns how many values it has written.
+ * KEYS: for each entry, a counter or list, and its lease. ARGV: for each entry, the granted lease,
+ * the version and the value. Returns how many values it has written.
  */
 static const char counter_fill[] =
 	SHARED "local written = 0\n"
@@ -200,9 +201,9 @@ static const char counter_fill[] =
 	       "return written\n";
 
 /*
- * KEYS: for each user, the counter, the lease and the list. ARGV: for each, the version and the
- * value. Returns how many values it has written. It does not create a missing counter: before it
- * was removed, it may have had a later version.
+ * KEYS: for each user, the counter, the lease and the list. ARGV: for each user, the version and
+ * the value. Returns how many values it has written. It does not create a missing counter: before
+ * the counter was removed, it may have had a later version.
  */
 static const char counter_refresh[] =
 	SHARED "local written = 0\n"

@@ -1,8 +1,9 @@
 /*
  * Asks Redis Sentinel for the master.
  *
- * Quipu does not try the servers themselves: an old master that comes back accepts writes until the
- * Sentinels have made it a replica, and processes that use different masters would disagree.
+ * Quipu does not look for the master by trying the servers: an old master that comes back accepts
+ * writes until the Sentinels have made it a replica, and processes that used different masters
+ * would disagree.
  */
 #include <stdio.h>
 
@@ -49,8 +50,9 @@ static bool ask(struct redis_connection *connection, const struct redis_url *url
 }
 
 /*
- * Logs in as Redis itself requires it, because Sentinels often have the same password. One that has
- * none refuses this, which does not matter; one that has another refuses the next request.
+ * Logs in with the password of Redis, because Sentinels often have the same one. A Sentinel without
+ * a password refuses the login, which does not matter; a Sentinel with another password refuses the
+ * next request.
  */
 static bool log_in(struct redis_connection *connection, const struct redis_url *url)
 {

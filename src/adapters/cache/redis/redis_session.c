@@ -1,7 +1,7 @@
 /*
- * A session of ports/cache.h: its connection and the table of its calls. No reply is read into the
- * caller's entries before all replies of the call have arrived, so that a failed call writes
- * nothing to them.
+ * A session of ports/cache.h: its connection and the table of its calls. A call reads no reply into
+ * the caller's entries before all of its replies have arrived, so that a failed call leaves the
+ * entries unchanged.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ bool redis_session_ready(struct redis_session *session, enum redis_phase least)
 	return false;
 }
 
-/* Repeats only if Redis came back between the two checks. */
+/* Loops only if Redis came back between the two checks. */
 bool redis_session_ready_or_owe(struct redis_session *session, const struct redis_debt *debt)
 {
 	while (!redis_session_ready(session, REDIS_RETURNS)) {

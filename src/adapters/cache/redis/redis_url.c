@@ -1,7 +1,6 @@
 /*
  * Parses redis://user:password@host:port/db and
- * redis+sentinel://user:password@host:port,…/master/db. No message here repeats any part of the
- * URL.
+ * redis+sentinel://user:password@host:port,…/master/db. No error text repeats any part of the URL.
  */
 #include <stdio.h>
 
@@ -16,8 +15,8 @@
 #define DB_MAX 99999
 
 /*
- * Decodes the %XX of `from` and adds a NUL. Returns false if an escape is not valid or the text
- * does not fit.
+ * Copies `from`, decodes its %XX escapes and adds a NUL. Returns false if an escape is not valid or
+ * the text does not fit.
  */
 static bool decode(char *to, size_t size, struct slice from)
 {
@@ -106,7 +105,7 @@ static const char *parse_db(struct redis_url *url, struct slice text)
 	return NULL;
 }
 
-/* Cuts off user:password@. */
+/* Parses user:password@ and cuts it off `*text`. */
 static const char *parse_login(struct redis_url *url, struct slice *text)
 {
 	const char *at = memrchr(text->data, '@', text->len);

@@ -1,9 +1,9 @@
 /*
- * The waker: one thread with two connections. One receives the announcements of other processes;
- * the other publishes, because a connection that has subscribed can do nothing else. Both are open
- * only while the cache is in use. An announcement made while Redis is away is published when Redis
- * is back. Announcements of other processes may have been missed in the meantime, so all listeners
- * are called then.
+ * The waker: one thread with two connections. One connection receives the announcements of other
+ * processes; the other publishes, because a connection that has subscribed cannot publish. Both are
+ * open only while the cache is in use. An announcement made while Redis is away is published when
+ * Redis is back. The waker then also calls all listeners, because this process may have missed
+ * announcements of others.
  *
  *   state           event                                                 next
  *   not connected   the cache is in use, and a retry is due               connected
@@ -22,14 +22,16 @@
 
 #define RETRY_NS (200 * NS_PER_MS)
 
-/* How often to check whether the cache is still in use. */
+/* The longest wait before the thread checks again whether the cache is still in use. */
 #define PATIENCE_NS NS_PER_S
 
 struct redis_waker {
 	struct redis_cache *cache;
 	struct listeners *listeners;
-	char id[UUID_SIZE];     /* of this process; precedes every announcement it publishes */
-	char redis_channel[24]; /* contains the database's number: PUBLISH ignores databases */
+	/* identifies this process; precedes each announcement that it publishes */
+	char id[UUID_SIZE];
+	/* includes the database's number, because PUBLISH ignores databases */
+	char redis_channel[24];
 	pthread_t thread;
 	struct announcements announcements;
 
@@ -48,7 +50,8 @@ static int64_t now_ns(void)
 
 /* ---- the connections --------------------------------------------------------------------- */
 
-/* Warns once, but not while Redis is away, because the cache logs that itself. */
+/* Closes the connections and schedules a retry. Logs one warning, but none while Redis is away,
+ * because the cache itself logs that. */
 static void lose(struct redis_waker *waker, const char *why)
 {
 	bool is_away = redis_phase_at(redis_cache_moment(waker->cache)) != REDIS_IN_USE;
