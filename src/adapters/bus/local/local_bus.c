@@ -4,8 +4,9 @@
  * publish() runs as work of the leader (local_work.c), so it needs no thread of its own and shares
  * a transaction with all other waiting work. Expired messages are all deleted at start, and later
  * in small chunks while publishing, so that no call is delayed by a large clean-up. Acknowledged
- * messages are deleted in chunks while others are acknowledged, when a consumer waits in vain, and
- * all of them at start and at the end: a stopped bus keeps nothing that everybody has received.
+ * messages are deleted in chunks while others are acknowledged or a consumer finds nothing to
+ * fetch. All of them are deleted at start and at the end, so a stopped bus keeps no message that
+ * every group has received.
  *
  * Invariant: `channels` and `declared` have the same order and length.
  */
@@ -15,12 +16,13 @@
 
 #include "adapters/bus/local/local_internal.h"
 
-/* After a failure, is_up() returns false until some work succeeds, but no longer than this. */
+/* After a failure, is_up() returns false until some work succeeds, but for this long at most. */
 #define DOWN_NS (5 * NS_PER_S)
 
 #define EXPIRY_INTERVAL_NS (60 * NS_PER_S)
 
-/* SQLite would accept rows of up to 1 GB, but no message is meant to be that large. */
+/* The largest message that the bus accepts. SQLite's own limit of 1 GB per row would be too
+ * generous. */
 #define MESSAGE_BYTES_MAX (64u * 1024 * 1024)
 
 static const struct bus_ops bus_ops;

@@ -2,34 +2,34 @@
  * Consumers of the local bus.
  *
  * A consumer holds the messages of its last fetch until it acknowledges or returns them. Each fetch
- * first returns the unacknowledged messages of the previous fetch to the group, because nothing
- * could acknowledge them any more.
+ * first returns the unacknowledged messages of the previous fetch to the group, because the caller
+ * can no longer acknowledge them.
  *
  * Fetching, acknowledging, joining and recording skipped messages are four kinds of work for the
- * leader (local_work.c). Invariant: of the `in_hand_count` offsets in hand, the first `acked` are
- * acknowledged, and this consumer has TAKEN all others in the group's window.
+ * leader (local_work.c). Invariant: of the `in_hand_count` offsets in `in_hand`, the first `acked`
+ * are acknowledged; the others are TAKEN by this consumer in the group's window.
  */
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "adapters/bus/local/local_internal.h"
 
-/* Once its messages exceed this size, a fetch returns early, with at least one message. */
+/* A fetch returns early, with at least one message, once its messages reach this size. */
 #define FETCH_BYTES_MAX (16 * 1024 * 1024)
 
-/* How long a fetch waits before it retries a file that failed. */
+/* How long a fetch waits before it retries after the file has failed. */
 #define RETRY_NS NS_PER_S
 
 struct local_consumer {
 	struct consumer base;
 	struct local_bus *bus;
 	struct local_group *group;
-	struct arena arena; /* the deliveries of the last fetch */
+	struct arena arena; /* holds the deliveries of the last fetch */
 
 	int64_t *in_hand; /* offsets of the last fetch */
 	size_t in_hand_size;
 	size_t in_hand_count;
-	size_t acked; /* how many of these offsets, from the first, are acknowledged */
+	size_t acked; /* how many of these offsets are acknowledged, counted from the first */
 
 	bool woken; /* guarded by the bus's lock */
 };
@@ -54,8 +54,8 @@ static int run_join(struct local_bus *bus, struct local_work *base)
 	return local_messages_join(bus, ((struct join_work *)base)->group);
 }
 
-/* If the transaction did not commit, forgets that the group has joined: the row that run_join()
- * read may not exist. */
+/* If the transaction did not commit, marks the group as not joined: the row that run_join() read
+ * may not exist. */
 static void settle_join(struct local_bus *bus, struct local_work *base, enum local_outcome outcome)
 {
 	struct local_group *group = ((struct join_work *)base)->group;
@@ -119,7 +119,7 @@ static int read_one(struct fetch_work *work, int64_t offset)
 	delivery->channel = slice_of(consumer->group->channel->name);
 	delivery->position = delivery->identity = position_of(consumer, offset);
 	delivery->handle = (uint64_t)offset;
-	delivery->time_us = 0; /* the file does not keep it */
+	delivery->time_us = 0; /* unknown, because read_sql does not select published_at */
 	return SQLITE_OK;
 }
 
@@ -128,8 +128,8 @@ static size_t delivery_size(const struct bus_delivery *delivery)
 	return delivery->value.len + delivery->key.len;
 }
 
-/* Marks a message that is no longer in the file as acknowledged. It was acknowledged in a
- * transaction whose outcome was unknown. */
+/* Marks a message that is no longer in the file as acknowledged: an acknowledgement whose outcome
+ * was unknown has in fact committed. */
 static void skip_missing(struct local_consumer *consumer, int64_t offset)
 {
 	pthread_mutex_lock(&consumer->bus->lock);
@@ -138,8 +138,8 @@ static void skip_missing(struct local_consumer *consumer, int64_t offset)
 }
 
 /*
- * Reads the `taken` messages whose offsets are in hand. Gives back messages beyond FETCH_BYTES_MAX
- * and, after a failure, those that it could not read.
+ * Reads the first `taken` messages whose offsets are in `in_hand`. Gives back messages beyond
+ * FETCH_BYTES_MAX and, after a failure, the messages that it could not read.
  */
 static int read_taken(struct fetch_work *work, size_t taken)
 {
@@ -212,8 +212,8 @@ static int run_trim(struct local_bus *bus, struct local_work *base)
 	return local_messages_trim(bus, channel, &deleted);
 }
 
-/* Without this, the last messages before a pause would stay on disk until hundreds of others are
- * acknowledged. */
+/* Deletes acknowledged messages when a fetch has found nothing. Otherwise the last messages before
+ * a pause would stay on disk until hundreds of later ones are acknowledged. */
 static void trim_when_idle(struct local_bus *bus, struct local_channel *channel)
 {
 	struct trim_work work = {
@@ -222,8 +222,8 @@ static void trim_when_idle(struct local_bus *bus, struct local_channel *channel)
 	};
 
 	if (channel->acked_since_trim > 0)
-		local_work_do(bus, &work.base,
-			INT64_MAX); /* if it fails, they go when the bus is freed or starts */
+		/* if this fails, a later trim deletes the messages */
+		local_work_do(bus, &work.base, INT64_MAX);
 }
 
 /* ---- skipped messages -------------------------------------------------------------------- */
@@ -253,13 +253,13 @@ static void settle_skip(struct local_bus *bus, struct local_work *base, enum loc
 	struct skip_work *work = (struct skip_work *)base;
 
 	(void)bus;
+	/* If the group has skipped fewer messages, another member has already recorded these. */
 	if (outcome == LOCAL_DONE && work->group->skipped >= work->skipped)
-		work->group->skipped -=
-			work->skipped; /* otherwise another member has already recorded them */
+		work->group->skipped -= work->skipped;
 }
 
-/* Records the skipped messages if there are at least `least`. Without this, a group that skips many
- * messages would keep them on disk until a message arrives that it wants. */
+/* Records the skipped messages if there are at least `least` of them. Without this, a group that
+ * skips many messages would keep them on disk until a message that it wants arrives. */
 static void record_skips(struct local_consumer *consumer, size_t least)
 {
 	struct skip_work work = {
@@ -272,8 +272,8 @@ static void record_skips(struct local_consumer *consumer, size_t least)
 	due = consumer->group->skipped >= least;
 	pthread_mutex_unlock(&consumer->bus->lock);
 	if (due)
-		local_work_do(consumer->bus, &work.base,
-			INT64_MAX); /* if it fails, the next fetch retries */
+		/* if this fails, the next fetch retries */
+		local_work_do(consumer->bus, &work.base, INT64_MAX);
 }
 
 /* ---- fetching ----------------------------------------------------------------------------- */
@@ -301,8 +301,8 @@ static bool try_fetch(struct local_consumer *consumer, struct fetch_work *work)
 }
 
 /*
- * Waits until the channel has changed since `seen`. Returns false at `until_ns`, or when the
- * consumer is woken. The caller holds the lock.
+ * Waits until `changes` of the channel differs from `seen`. Returns false at `until_ns`, or when
+ * the consumer is woken. The caller holds the lock.
  */
 static bool wait_for_more(struct local_consumer *consumer, uint64_t seen, int64_t until_ns)
 {
@@ -314,7 +314,8 @@ static bool wait_for_more(struct local_consumer *consumer, uint64_t seen, int64_
 	return in_time && !consumer->woken;
 }
 
-/* The same after a failure. Polls, because nothing signals that the file works again. */
+/* Like wait_for_more(), but for a retry after a failure. Waits RETRY_NS, because nothing signals
+ * that the file works again. */
 static bool wait_for_recovery(struct local_consumer *consumer, int64_t until_ns)
 {
 	struct local_channel *channel = consumer->group->channel;
@@ -408,8 +409,8 @@ static void settle_ack(struct local_bus *bus, struct local_work *base, enum loca
 	local_group_shrink(group);
 	work->consumer->acked += work->count;
 	if (group->members > 1)
-		local_channel_changed(
-			group->channel); /* others can now take messages with the same keys */
+		/* other consumers can now take messages with the same keys */
+		local_channel_changed(group->channel);
 }
 
 static enum status ack(struct consumer *base, size_t count)
@@ -482,8 +483,8 @@ static const struct consumer_ops consumer_ops = {
 };
 
 /*
- * Joins the group at once, so that messages published from now on are kept for it. If that fails,
- * the first fetch joins.
+ * Joins the group immediately, so that the bus keeps messages published from now on for the group.
+ * If that fails, the first fetch joins.
  */
 struct consumer *local_consumer_open(struct bus *base, const char *channel, const char *group)
 {

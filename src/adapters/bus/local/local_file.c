@@ -1,6 +1,7 @@
 /*
  * The queue's SQLite file. The adapter has only one connection to it, which locks the file
- * exclusively; that also keeps the index of the write-ahead log in this process's memory.
+ * exclusively; with that lock, SQLite keeps the index of the write-ahead log in this process's
+ * memory.
  *
  * After an I/O error the kernel's page cache may show data that the disk does not have, because a
  * failed fsync is reported only once. Therefore the file is closed and reopened before the next
@@ -60,8 +61,8 @@ void local_file_close(struct local_file *file)
 	sqlite_connection_close(&file->connection);
 }
 
-/* Checkpoints. Nobody else reads the file, so a checkpoint copies everything and the log starts
- * over. */
+/* Runs a checkpoint. No other connection reads the file, so the checkpoint copies everything and
+ * the log starts over. */
 static void keep_wal_short(struct local_file *file)
 {
 	int rc = sqlite3_wal_checkpoint_v2(

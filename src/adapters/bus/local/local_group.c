@@ -90,7 +90,7 @@ void local_group_skip(struct local_group *group, int64_t offset)
 }
 
 /* Returns how many messages to read at once. If the group wants only some subjects, its messages
- * may be rare, so more are read at once. */
+ * may be rare, so this returns at least LOCAL_SKIP_MAX if there is room. */
 static size_t scan_limit(const struct local_group *group, size_t missing)
 {
 	size_t room = local_group_room(group);

@@ -1,7 +1,7 @@
 /*
  * Declarations shared by the files of this adapter.
  *
- *   file       the SQLite file: opening, checkpoints, reopening it after an error
+ *   file       the SQLite file: opening, checkpoints, reopening after an error
  *   work       combines the work of several threads on the file into one transaction
  *   messages   the SQL: messages, groups, positions, retention
  *   group      the messages that a group has read ahead, and which consumer holds each
@@ -25,12 +25,12 @@
 #include "base/clock.h"
 #include "base/steady.h"
 
-/* ---- the file: only the leader uses it, or the thread that starts or frees the bus ------- */
+/* ---- the file: used only by the leader, or by the thread that starts or frees the bus ------- */
 
 struct local_file {
 	const char *path;
 	struct sqlite_connection connection;
-	/* an I/O error has occurred: the file must be reopened before the next use */
+	/* an error has left the file's state unknown, so it must be reopened before the next use */
 	bool in_doubt;
 	int wal_frames; /* frames in the write-ahead log after the last commit */
 };
@@ -48,7 +48,8 @@ void local_file_close(struct local_file *file);
  * checkpoint if one is due. */
 QP_MUST_CHECK int local_file_prepare(struct local_file *file);
 
-/* Rolls back an open transaction. If `rc` is an I/O error, notes that the file is in doubt. */
+/* Rolls back an open transaction. Marks the file as in doubt if `rc` requires it or if the rollback
+ * fails. */
 void local_file_undo(struct local_file *file, int rc);
 
 /* ---- the bus ----------------------------------------------------------------------------- */
@@ -60,9 +61,9 @@ struct local_channel {
 	const char *name;
 	const struct bus_channel *declared;
 	int64_t id; /* its id in the file */
-	/* guarded by the lock; grows when a fetch may find more messages */
+	/* guarded by the bus's lock; increases when a fetch may find more messages */
 	uint64_t changes;
-	pthread_cond_t changed; /* signalled when `changes` grows or a consumer is woken */
+	pthread_cond_t changed; /* signalled when `changes` increases or a consumer is woken */
 	/* how many messages were acknowledged since the last trim; changed only by the leader */
 	_Atomic size_t acked_since_trim;
 };
@@ -71,13 +72,13 @@ struct local_bus {
 	struct bus base;
 	struct local_file file;
 	const struct bus_channel *declared; /* as passed to local_bus_new() */
-	struct local_channel *channels;     /* one for each declared channel, in that order */
+	struct local_channel *channels;     /* one for each declared channel, in the same order */
 	size_t channel_count;
 	/* when to look for expired messages again; used only by the leader */
 	int64_t next_expiry_ns;
 	struct arena scratch; /* used only by the leader; reset after each round */
 
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t lock; /* guards the members below */
 	pthread_cond_t worked;
 	struct local_work *queue_first;
 	struct local_work **queue_last;
@@ -103,13 +104,14 @@ void local_channel_changed(struct local_channel *channel);
 enum local_outcome {
 	LOCAL_DONE,
 	LOCAL_FAILED,  /* nothing was written */
-	LOCAL_UNKNOWN, /* COMMIT failed: it may or may not be in the file */
-	LOCAL_TOO_LATE /* its deadline passed before a leader took it */
+	LOCAL_UNKNOWN, /* COMMIT failed: the work may or may not be in the file */
+	LOCAL_TOO_LATE /* the deadline passed before a leader took the work */
 };
 
 /* A piece of work on the file. Embed it as the first member of a struct with the details. */
 struct local_work {
-	bool writes; /* runs in the round's transaction; reads run before it */
+	/* true: runs in the round's transaction; false: only reads, before that transaction */
+	bool writes;
 
 	/*
 	 * Called by the leader without the lock. Any result other than SQLITE_OK undoes all writes
@@ -121,16 +123,15 @@ struct local_work {
 	void (*settle)(struct local_bus *bus, struct local_work *work, enum local_outcome outcome);
 
 	enum local_outcome outcome;
-	bool taken; /* a leader has taken it, so the thread that queued it must wait for the outcome
-		     */
+	bool taken; /* by a leader; the thread that queued the work must now wait for the outcome */
 	bool done;
 	struct local_work *next;
 };
 
 /*
  * Does the work, together with the work of other threads, and blocks until its outcome is known.
- * The caller must not hold the lock. Work that no leader has taken by steady time `until_ns` is
- * TOO_LATE.
+ * The caller must not hold the lock. Returns LOCAL_TOO_LATE if no leader has taken the work by
+ * steady time `until_ns`.
  */
 enum local_outcome local_work_do(struct local_bus *bus, struct local_work *work, int64_t until_ns);
 
@@ -145,21 +146,21 @@ QP_MUST_CHECK int local_messages_add(struct local_bus *bus, const struct local_c
 
 /*
  * Reads the message at `offset` into `delivery`, with its bytes in `arena`. Returns SQLITE_DONE if
- * the file no longer has it.
+ * the message is no longer in the file.
  */
 QP_MUST_CHECK int local_messages_read(
 	struct local_bus *bus, int64_t offset, struct arena *arena, struct bus_delivery *delivery);
 
 /*
- * Reads up to `limit` messages after the group's head. Appends those that the group wants to its
- * window and skips the others. Sets `found` to how many it read.
+ * Reads up to `limit` messages after the group's head. Appends the messages that the group wants to
+ * its window and skips the others. Sets `found` to the number of messages read.
  */
 QP_MUST_CHECK int local_messages_scan(
 	struct local_bus *bus, struct local_group *group, size_t limit, size_t *found);
 
 /*
- * Loads the group's row. If there is none, creates it, with a position before the oldest message.
- * Requires a transaction.
+ * Loads the group's row. If the row is missing, creates it with a position before the oldest
+ * message. Requires a transaction.
  */
 QP_MUST_CHECK int local_messages_join(struct local_bus *bus, struct local_group *group);
 
@@ -179,7 +180,8 @@ QP_MUST_CHECK int local_messages_mark(
 QP_MUST_CHECK int local_messages_trim(
 	struct local_bus *bus, const struct local_channel *channel, int *deleted);
 
-/* Deletes expired messages in the same way, in all channels without a group. */
+/* Deletes up to LOCAL_TRIM_CHUNK expired messages in each channel without groups. Runs in the
+ * current transaction, or each deletion in one of its own. */
 QP_MUST_CHECK int local_messages_expire(struct local_bus *bus, int *deleted);
 
 /* ---- groups ------------------------------------------------------------------------------ */
@@ -207,8 +209,8 @@ enum local_state { LOCAL_FREE, LOCAL_TAKEN, LOCAL_ACKED };
  */
 struct local_entry {
 	int64_t offset;
-	/* from the hash of its key; LOCAL_SLOTS if it has no key, because it then has no order to
-	 * keep */
+	/* from the hash of the message's key; LOCAL_SLOTS if the message has no key and hence no
+	 * order to keep */
 	uint16_t slot;
 	uint8_t state;
 };
@@ -216,7 +218,7 @@ struct local_entry {
 struct local_group {
 	struct local_channel *channel;
 	char *name;
-	const char *subjects; /* the subjects that it wants; NULL means all */
+	const char *subjects; /* the subjects that the group wants; NULL means all */
 	size_t members;
 	struct local_group *next;
 
@@ -229,7 +231,7 @@ struct local_group {
 	size_t first;
 	size_t count;
 
-	/* For each slot: the consumer that holds its messages, and how many. */
+	/* For each slot: the consumer that holds its messages, and their number. */
 	struct {
 		const struct local_consumer *holder;
 		size_t count;
@@ -238,11 +240,12 @@ struct local_group {
 
 /* The caller of the functions below holds the lock, unless noted otherwise. */
 
-/* Returns the group with that name, creates it if needed, and adds a member to it. */
+/* Adds a member to the group with that name, after creating the group if needed. Returns the
+ * group. */
 struct local_group *local_group_enter(
 	struct local_bus *bus, struct local_channel *channel, const char *name);
 
-/* Removes a member. The last one to leave frees the group. */
+/* Removes a member. Frees the group if this was the last member. */
 void local_group_leave(struct local_bus *bus, struct local_group *group);
 
 /*
@@ -273,8 +276,8 @@ void local_group_give_back(struct local_group *group, int64_t offset);
 void local_group_acknowledge(struct local_group *group, int64_t offset);
 
 /*
- * Returns the position that the group has once the offsets `done` (ascending) are acknowledged.
- * Everything up to that position is then acknowledged.
+ * Returns the position that the group will have once the offsets `done` (ascending) are
+ * acknowledged: every message up to that position will be acknowledged or skipped.
  */
 int64_t local_group_position(const struct local_group *group, const int64_t *done, size_t count);
 

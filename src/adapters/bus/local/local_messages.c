@@ -1,10 +1,10 @@
 /*
- * The tables and the SQL. A message is found by its offset, which is the row's id and never reused,
- * or by channel and offset through the only index.
+ * The tables and the SQL. A message is looked up by its offset, which is the row's id and never
+ * reused, or by channel and offset through the only index.
  *
  * A group's progress consists of a position, up to which everything is acknowledged, and a row for
- * each later offset that is already acknowledged. Therefore, while one message takes long,
- * acknowledgements of later messages are not lost.
+ * each later offset that is already acknowledged. Therefore acknowledgements of later messages are
+ * not lost while an earlier message takes long.
  */
 #include <stdio.h>
 
@@ -50,7 +50,8 @@ static const char forget_sql[] = "DELETE FROM acknowledged WHERE group_id = ?1 A
 static const char mark_sql[] =
 	"INSERT OR IGNORE INTO acknowledged (group_id, offset) VALUES (?1, ?2)";
 
-/* Without groups, min() is NULL and the comparison is never true, so nothing is deleted. */
+/* In a channel without groups, min() is NULL and the comparison is never true, so nothing is
+ * deleted. */
 static const char trim_sql[] =
 	"DELETE FROM messages WHERE offset IN (SELECT offset FROM messages WHERE channel = ?1 "
 	"AND offset <= (SELECT min(position) FROM groups WHERE channel = ?1) "
@@ -62,7 +63,7 @@ static const char expire_sql[] =
 
 /* ---- schema and channels ----------------------------------------------------------------- */
 
-/* Reads the first column of the first row; returns 0 if there is no row. */
+/* Sets `*number` to the first column of the first row, or to 0 if there is no row. */
 static int read_number(sqlite3_stmt *stmt, int64_t *number)
 {
 	int rc = sqlite3_step(stmt);
@@ -128,7 +129,8 @@ bool local_messages_prepare(struct local_bus *bus, char *why, size_t size)
 	return false;
 }
 
-/* ---- headers: each is the length and bytes of its name, then of its value ------------------ */
+/* ---- headers: length and bytes of each name, then length and bytes of its value
+ * ------------------ */
 
 static void pack(struct buffer *out, struct slice bytes)
 {
@@ -175,7 +177,8 @@ static void unpack_headers(struct slice packed, struct bus_delivery *delivery)
 
 /* ---- messages ---------------------------------------------------------------------------- */
 
-/* The data of an empty slice may be a null pointer, which SQLite would store as NULL. */
+/* Replaces the data of an empty slice, which may be a null pointer, because SQLite would store that
+ * as NULL. */
 static void bind_blob(sqlite3_stmt *stmt, int index, struct slice bytes)
 {
 	sqlite3_bind_blob64(stmt, index, bytes.len ? bytes.data : "", bytes.len, SQLITE_STATIC);

@@ -1,4 +1,4 @@
-/* Counts the undelivered messages in the file of a bus that no process uses. */
+/* Counts the undelivered messages in the file of a bus that no process is using. */
 #include <stdio.h>
 
 #include "adapters/bus/local/local_internal.h"
@@ -22,7 +22,7 @@ static const char unclaimed_sql[] =
 	" SELECT 1 FROM groups g WHERE g.channel = m.channel)";
 /* clang-format on */
 
-/* Returns true if the row's group wants its message. */
+/* Returns true if the group in this row wants the message in this row. */
 static bool is_wanted(sqlite3_stmt *row, const struct bus_channel *channels, size_t count)
 {
 	struct slice name = slice_of((const char *)sqlite3_column_text(row, 0));
@@ -74,7 +74,7 @@ bool local_bus_waiting(const char *path, const struct bus_channel *channels, siz
 		snprintf(why, size, "%s cannot be read: %s", path, words);
 	}
 	if (connection.db)
-		sqlite_connection_checkpoint_on_close(&connection); /* leaves no -wal */
+		sqlite_connection_checkpoint_on_close(&connection); /* deletes the -wal file */
 	sqlite_connection_close(&connection);
 	return rc == SQLITE_OK;
 }

@@ -1,11 +1,12 @@
 /*
- * Combines the work of several threads. A thread queues its work. If no thread is using the file,
- * it becomes the leader: it takes the whole queue, runs the reads, then runs all writes in ONE
- * transaction, and wakes the other threads. A hundred publishers need only one fsync, and a thread
- * waits at most for the current round and its own.
+ * Combines the work of several threads. A thread queues its work. If no other thread is using the
+ * file, this thread becomes the leader: it takes the whole queue, runs the reads, then runs all
+ * writes in ONE transaction, and wakes the other threads. A hundred publishers need only one fsync,
+ * and a thread waits at most for the current round and for the round with its own work.
  *
- * Invariants: there is at most one leader (`led`), and only it uses the file. Work that a leader
- * has taken always gets an outcome; until then its thread waits, even past its deadline.
+ * Invariants: there is at most one leader (`led`), and only the leader uses the file. Work that a
+ * leader has taken always gets an outcome; the thread that queued the work waits for it, even past
+ * the deadline.
  */
 #include "adapters/bus/local/local_internal.h"
 #include "base/failpoint.h"
@@ -68,8 +69,8 @@ static int run_writes(struct local_bus *bus, struct local_work *works)
 
 /*
  * If SQLite returns BUSY, it has written nothing, so nothing was committed. After any other failure
- * the outcome is unknown: the end of the transaction may be in the write-ahead log, where recovery
- * would find it.
+ * the outcome is unknown: the whole transaction may be in the write-ahead log, and recovery would
+ * then apply it.
  */
 static int commit(struct local_bus *bus, enum local_outcome *outcome)
 {
@@ -164,7 +165,7 @@ static void lead(struct local_bus *bus)
 	run_round(bus, works);
 	pthread_mutex_lock(&bus->lock);
 	while (works) {
-		/* `works` may be gone once its thread knows the outcome */
+		/* the thread that owns `works` may free it once `done` is set */
 		struct local_work *next = works->next;
 
 		if (works->settle)
