@@ -5,15 +5,15 @@
  *
  * Each producer has its own idempotent client, which waits for all in-sync replicas. At the
  * deadline of a publish, the producer removes all messages without a report from the client's
- * queue, so that a message reported as NOT_PERSISTED is never sent later. If one of them may have
- * been sent, the producer replaces the client, because the broker and the client may then disagree
- * about sequence numbers. A watcher with its own client checks whether the cluster responds. If it
- * does not, publish() refuses without queueing.
+ * queue, so that a message reported as NOT_PERSISTED is never sent later. If one of these messages
+ * may have been sent, the producer replaces the client, because the broker and the client may then
+ * disagree about sequence numbers. A watcher with its own client checks whether the cluster
+ * responds. While the cluster does not respond, publish() refuses messages without queueing them.
  *
  * Each consumer is a member of its group. Commits are synchronous and cover only partitions that
  * the consumer still owns. When a consumer loses a partition in a rebalance, it drops the
- * deliveries of that partition, and acknowledging them has no effect: the new owner gets them.
- * A consumer notices if Kafka has lost the end of a log, and then delivers the messages of the last
+ * deliveries of that partition, and acknowledging them has no effect: the new owner gets them. A
+ * consumer detects that Kafka has lost the end of a log, and then delivers the messages of the last
  * day again (kafka_places.c).
  */
 #ifndef QUIPU_ADAPTERS_BUS_KAFKA_KAFKA_BUS_H
@@ -24,8 +24,8 @@
 /*
  * `url` is kafka://host:port[,host:port…][?option=value[&option=value…]]. The options are
  * librdkafka's options for connecting (security.protocol, sasl.…, ssl.…, socket.…, client.id and so
- * on); values are percent-decoded. No option can weaken the guarantees of the port. Everything
- * passed in must live as long as the bus. Messages to channels that are not among `channels` are
+ * on); values are percent-decoded. No option can weaken the guarantees of the port. All arguments
+ * must live as long as the bus. Messages to channels that are not among `channels` are
  * NOT_PERSISTED, and no consumer may be opened for such a channel.
  */
 struct bus *kafka_bus_new(const char *name, const char *url, const struct bus_channel *channels,

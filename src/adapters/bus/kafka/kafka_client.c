@@ -45,8 +45,8 @@ static bool may_log(struct kafka_bus *bus)
 	return atomic_fetch_add(&bus->log_lines, 1) < LOG_LINES_MAX;
 }
 
-/* Returns true if librdkafka reports a failed connection. It would do so over and over, and the
- * watcher already reports it. */
+/* Returns true if librdkafka reports a failed connection. librdkafka repeats such reports
+ * endlessly, and the watcher already logs the failure. */
 static bool is_about_connections(const char *facility)
 {
 	return !strcmp(facility, "FAIL") || !strcmp(facility, "ERROR");
@@ -71,8 +71,8 @@ static void write_log(const rd_kafka_t *rk, int level, const char *facility, con
 
 /* ---- configuration ------------------------------------------------------------------------ */
 
-/* Sets an option. Does not use librdkafka's own error message, because it may repeat a secret
- * value. */
+/* Sets an option. Does not use librdkafka's own error message, because the message may repeat a
+ * secret value. */
 static bool set(rd_kafka_conf_t *conf, const char *name, const char *value, char *why, size_t size)
 {
 	char ignored[256];

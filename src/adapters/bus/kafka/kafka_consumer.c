@@ -6,12 +6,14 @@
  * skips an unacknowledged message.
  *
  * Messages that the group does not want are dropped on arrival. The commit of a later message
- * covers them. If none arrives, their offsets are committed separately, at most once a second.
+ * covers them. If no later message arrives, the consumer commits their offsets separately, at most
+ * once a second.
  *
  * Rebalances happen while librdkafka is polled, during a fetch or the close. The consumer then
  * drops the held messages of each partition that it loses.
  *
- * Messages pass kafka_places_take() on arrival, which notices if Kafka has lost the end of a log.
+ * Each message passes kafka_places_take() on arrival, which detects that Kafka has lost the end of
+ * a log.
  *
  * Invariants between calls: acked <= given <= held_count, and `held` is in order of arrival.
  */
@@ -22,13 +24,14 @@
 #include "adapters/shared/growing.h"
 #include "base/log.h"
 
-/* Once its messages exceed this size, a fetch returns early, with at least one message. */
+/* A fetch returns early, with at least one message, once its messages reach this size. */
 #define FETCH_BYTES_MAX (16 * 1024 * 1024)
 
 #define COMMIT_TIMEOUT_MS 5000
 #define SKIP_COMMIT_INTERVAL_NS NS_PER_S
 
-/* While the places are not settled: how long a poll waits before it tries again to settle them. */
+/* How long a poll waits, while some places are not settled, before it tries again to settle
+ * them. */
 #define UNSETTLED_POLL_MS 50
 
 struct kafka_consumer {
@@ -37,14 +40,14 @@ struct kafka_consumer {
 	const char *topic;
 	char *group;
 	const char *subjects; /* the subjects that the group wants; NULL means all */
-	struct arena arena;   /* the positions and identities of the last fetch */
+	struct arena arena;   /* holds the positions and identities of the last fetch */
 	struct kafka_places places;
 
 	rd_kafka_message_t **held; /* in order of arrival */
 	size_t held_size;
 	size_t held_count;
-	size_t given; /* how many of them the last fetch returned */
-	size_t acked; /* how many of these are acknowledged */
+	size_t given; /* how many held messages the last fetch returned */
+	size_t acked; /* how many of the given messages are acknowledged */
 
 	/* for each partition, the offset up to which messages were skipped */
 	rd_kafka_topic_partition_list_t *skipped;
@@ -64,7 +67,7 @@ static const struct kafka_setting settings[] = {
 	{"auto.offset.reset", "earliest"},
 	{"enable.partition.eof", "false"},
 	{"fetch.error.backoff.ms", "100"},
-	/* Until then, the broker answers nothing else on the connection. */
+	/* While the broker waits for messages, it answers nothing else on the connection. */
 	{"fetch.wait.max.ms", "100"},
 	{"queued.min.messages", "10000"},
 	{"queued.max.messages.kbytes", "16384"},
@@ -112,8 +115,8 @@ static void drop(struct kafka_consumer *consumer, size_t count,
 	consumer->held_count = kept;
 }
 
-/* Drops the acknowledged messages. Only the next fetch may call this, because until then deliveries
- * point into them. */
+/* Drops the acknowledged messages. Only the next fetch may call this, because until then the
+ * caller's deliveries point into these messages. */
 static void forget_acked(struct kafka_consumer *consumer)
 {
 	drop(consumer, consumer->acked, NULL);
@@ -138,7 +141,7 @@ static bool is_wanted(const struct kafka_consumer *consumer, const rd_kafka_mess
 	return bus_subjects_have(consumer->subjects, slice_make(value, value ? size : 0));
 }
 
-/* Notes that everything up to this message is done, for a commit. */
+/* Records in `offsets`, which a commit will use, that every message up to this one is done. */
 static void note_done(rd_kafka_topic_partition_list_t *offsets, const char *topic,
 	const rd_kafka_message_t *message)
 {
@@ -198,7 +201,8 @@ static void subscribe(struct kafka_consumer *consumer)
 	rd_kafka_topic_partition_list_add(topics, consumer->topic, RD_KAFKA_PARTITION_UA);
 	err = rd_kafka_subscribe(consumer->client.rk, topics);
 	rd_kafka_topic_partition_list_destroy(topics);
-	assert(err == RD_KAFKA_RESP_ERR_NO_ERROR); /* the call only records the topics */
+	/* rd_kafka_subscribe() only records the topics, so it cannot fail */
+	assert(err == RD_KAFKA_RESP_ERR_NO_ERROR);
 }
 
 static bool set_group(struct kafka_consumer *consumer, rd_kafka_conf_t *conf)
@@ -252,8 +256,8 @@ static void wait_for(struct kafka_consumer *consumer, const bool *condition, int
 }
 
 /*
- * Waits until the topics exist and then creates the client. If that fails, waits until `until_ns`;
- * the next fetch tries again.
+ * Waits until the topics exist and then creates the client. If the client cannot be created, waits
+ * until `until_ns`; the next fetch tries again.
  */
 static bool wait_for_client(struct kafka_consumer *consumer, int64_t until_ns)
 {
@@ -374,7 +378,8 @@ static int64_t time_of(const rd_kafka_message_t *message)
 	return type == RD_KAFKA_TIMESTAMP_NOT_AVAILABLE || time_ms < 0 ? 0 : time_ms * 1000;
 }
 
-/* Returns the position and the name. After a loss, another message may have the same position. */
+/* Returns the position together with the message's name, because after a loss another message may
+ * have the same position. */
 static struct slice identity_of(
 	struct kafka_consumer *consumer, const rd_kafka_message_t *message, struct slice position)
 {
@@ -521,7 +526,7 @@ static void again(struct consumer *base)
 {
 	struct kafka_consumer *consumer = consumer_of(base);
 
-	assert(consumer->acked <= consumer->given); /* the next fetch returns the rest again */
+	assert(consumer->acked <= consumer->given); /* the next fetch returns the others again */
 }
 
 static void wake(struct consumer *base)

@@ -6,7 +6,7 @@
  *   client     configures one rd_kafka_t and writes its log lines
  *   watcher    a thread that checks whether the cluster responds, creates topics and destroys
  *              retired clients
- *   places     what a consumer has read, to notice if Kafka has lost the end of a log
+ *   places     how far a consumer has read, to detect that Kafka has lost the end of a log
  *   producer, consumer, bus: the port's functions
  */
 #ifndef QUIPU_ADAPTERS_BUS_KAFKA_KAFKA_INTERNAL_H
@@ -29,7 +29,7 @@
 struct kafka_option {
 	const char *name;
 	const char *value;   /* may be a secret */
-	bool consumers_only; /* librdkafka warns if a client that is not a consumer gets it */
+	bool consumers_only; /* librdkafka warns if another client gets this option */
 };
 
 struct kafka_url {
@@ -40,7 +40,7 @@ struct kafka_url {
 
 /*
  * Parses a URL; the strings of `url` are in `arena`. Returns false if the URL is not valid; `why`
- * then says what is wrong, without repeating any value, which may be a secret.
+ * then says what is wrong, without repeating any value, because a value may be a secret.
  */
 QP_MUST_CHECK bool kafka_url_parse(
 	const char *text, struct arena *arena, struct kafka_url *url, char *why, size_t size);
@@ -60,9 +60,9 @@ struct kafka_client {
 	struct kafka_bus *bus;
 	rd_kafka_t *rk;                  /* NULL until kafka_client_open() */
 	struct kafka_consumer *consumer; /* NULL unless the client belongs to a consumer */
-	struct kafka_client *next;       /* links bus->retired */
+	struct kafka_client *next;       /* next in bus->retired */
 
-	/* how many connections that have worked are closed; counted only for consumers */
+	/* how many connections were closed after they had worked; counted only for consumers */
 	_Atomic uint64_t closed_connections;
 };
 
@@ -102,12 +102,11 @@ struct kafka_bus {
 	_Atomic bool stopping;
 	_Atomic size_t users; /* open producers and consumers */
 
-	/* How many lines librdkafka has logged in the current interval, and when the interval
-	 * began. */
+	/* When the current interval began, and how many lines librdkafka has logged in it. */
 	_Atomic int64_t log_interval_from_ns;
 	_Atomic int log_lines;
 
-	pthread_mutex_t lock; /* guards what follows; never held across a blocking call */
+	pthread_mutex_t lock; /* guards the members below; never held across a blocking call */
 	pthread_cond_t changed;
 	bool has_topics;
 	struct kafka_client *retired;
@@ -128,7 +127,7 @@ QP_MUST_CHECK bool kafka_watcher_start(struct kafka_bus *bus, char *why, size_t 
 /* Ends the thread, if it was started, and destroys all retired clients. Blocks. */
 void kafka_watcher_stop(struct kafka_bus *bus);
 
-/* Makes the watcher destroy a client, because that may take a while. Any thread. */
+/* Makes the watcher destroy a client, because destroying one may take a while. Any thread. */
 void kafka_watcher_retire(struct kafka_bus *bus, struct kafka_client *client);
 
 /* ---- places ------------------------------------------------------------------------------ */
@@ -142,44 +141,46 @@ enum kafka_place_state {
 	KAFKA_PLACE_LOST,
 };
 
-/* Names a message: its time and a digest. It is committed as the metadata of the offset. */
+/* The name of a message consists of its time and a digest. It is committed as the metadata of the
+ * offset. */
 #define KAFKA_NAME_SIZE 64
 
 struct kafka_place {
 	int32_t partition;
 	enum kafka_place_state state;
 	int64_t offset;             /* of the last message that was read; -1 if there is none */
-	char name[KAFKA_NAME_SIZE]; /* of that message; empty if it is not known */
-	int32_t broker;             /* where that message came from; -1 if it is not known */
-	int32_t leader;             /* used only while ends are compared */
+	char name[KAFKA_NAME_SIZE]; /* of that message; empty if unknown */
+	int32_t broker;             /* the broker that sent that message; -1 if unknown */
+	int32_t leader;             /* used only by compare_ends() */
 };
 
-/* All partitions of a consumer. Used by its thread only. */
+/* The places in all partitions of a consumer. Used only by the consumer's thread. */
 struct kafka_places {
 	struct kafka_place *all;
 	size_t count;
-	uint64_t closed_connections; /* of the client, when it was last compared */
+	uint64_t closed_connections; /* of the client, at the last comparison */
 	bool are_settled;            /* no place waits for kafka_places_settle() */
-	int64_t retry_ns;            /* steady time before which it does not try again */
+	int64_t retry_ns; /* steady time before which kafka_places_settle() does not retry */
 };
 
-/* Lets the client count the connections that it closes. Call it before the client is opened. */
+/* Makes the client count the connections that it closes. Call it before the client is opened. */
 void kafka_places_watch(rd_kafka_conf_t *conf);
 
-/* Begins anew with these partitions, which were just assigned. */
+/* Starts over with the partitions that were just assigned. */
 void kafka_places_assign(
 	struct kafka_places *places, const rd_kafka_topic_partition_list_t *partitions);
 
 /*
- * Sets partitions back where that is necessary. Returns false if Kafka is away, or if one of its
- * brokers does not answer within two seconds or a partition has no leader; the call must then be
- * repeated, and no message of these partitions is taken before.
+ * Checks each place whose log may have changed, and moves the partition back if necessary. Returns
+ * false if Kafka is away, a broker does not answer within two seconds, or a partition has no
+ * leader. The caller must then call again; until a partition is settled, kafka_places_take() takes
+ * none of its messages.
  */
 QP_MUST_CHECK bool kafka_places_settle(
 	struct kafka_places *places, struct kafka_client *client, const char *topic);
 
-/* Returns true if a message that has arrived is the next one of its partition. Drop all others:
- * they were read before, or will come again. */
+/* Returns true if a message that has arrived is the next one of its partition. If not, drop the
+ * message: it was read before, or will arrive again. */
 QP_MUST_CHECK bool kafka_places_take(struct kafka_places *places, struct kafka_client *client,
 	const rd_kafka_message_t *message);
 

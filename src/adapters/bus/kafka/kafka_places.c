@@ -1,45 +1,47 @@
 /*
- * Where a consumer is in each of its partitions, so that it notices if Kafka has lost the end of a
- * log.
+ * Records how far a consumer has read in each of its partitions, and detects that Kafka has lost
+ * the end of a log.
  *
- * An offset does not name a message for good. A broker that has lost the end of its log (its disk
- * was put back, or a replica that lagged behind became the leader) gives the offsets of the lost
- * messages to new ones, and a consumer that had read further would take these for messages that it
- * knows. librdkafka 2.0 does not compare leader epochs, which exist for that. So a place is an
- * offset together with a name, a digest of the message, and the name is committed as the offset's
+ * An offset does not identify a message for ever. A broker that has lost the end of its log
+ * (because its disk was restored from a backup, or a replica that lagged behind became the leader)
+ * reuses the offsets of the lost messages for new ones. A consumer that had read further would
+ * mistake the new messages for ones that it has read. Leader epochs exist to detect this, but
+ * librdkafka 2.0 does not compare them. Therefore a place is the offset of the last message read
+ * together with that message's name, which contains a digest; the name is committed as the offset's
  * metadata. Whenever the log may have changed, the consumer goes back by one message, and must find
- * the one that it knows before it takes anything newer.
+ * the message of the place before it takes newer ones.
  *
  *   state     event                                                      next
  *   any       the partition is assigned                                  UNREAD
- *   UNREAD    the commit of the group was read                           DOUBTED
- *   DOUBTED   the log ends behind the message of the place               FOUND
- *             the log ends before it                                     LOST
+ *   UNREAD    the offset that the group committed was read               DOUBTED
+ *   DOUBTED   the log still reaches beyond the place's message           FOUND
+ *             the log ends before that message                           LOST
  *   FOUND     the partition was set back to that message                 AWAITED
- *             there was no such message; it was set to the beginning     SURE
+ *             no message was ever read: set to the beginning             SURE
  *   AWAITED   that message arrives, or a newer one                       SURE
  *             another message has its offset, or an older one arrives    LOST
- *   SURE      a message arrives that is not newer                        LOST
- *   LOST      the place is now a day before that message                 FOUND
+ *   SURE      a message arrives that is not newer than the place's       LOST
+ *   LOST      the place was moved to a day before that message           FOUND
  *   FOUND,    a connection was closed, or a message arrives from         DOUBTED
  *   AWAITED,  another broker
  *   SURE
  *
- * Partitions are settled each for itself: one without a leader does not hold up the others.
+ * Each partition is settled separately, so a partition without a leader does not delay the others.
  *
- * A newer message than the awaited one means that retention has deleted that one. An older one
- * arrives if the log became shorter meanwhile: librdkafka then starts at the beginning
- * (auto.offset.reset).
+ * If a newer message than the awaited one arrives, retention has deleted the awaited message. An
+ * older message arrives if the log has become shorter in the meantime: librdkafka then starts at
+ * the beginning (auto.offset.reset).
  *
  * A leader loses messages only when it restarts, which closes its connections, or when another
- * broker takes its place. Connection attempts that fail do not count, or else a broker that is away
- * would disturb the consumers of all others.
+ * broker takes its place. Failed connection attempts do not count; otherwise a broker that is away
+ * would disturb the consumers of all other brokers.
  *
- * After a loss, consumers read the last day again and recognise what they have handled. That is all
- * they need, because what is published after a loss is younger than what was lost, up to the
- * difference between the publishers' clocks. If it is not known when the message of the place was
- * published, or if that is long ago, they read again what they can recognise, which they keep for
- * 30 days. Messages beyond the beginning of the log are nobody's loss.
+ * After a loss, the consumer reads again from a day before the place's message, and recognises the
+ * messages that it has already handled. A day is enough: messages published after the loss are
+ * newer than the lost ones, apart from differences between the publishers' clocks. If the time of
+ * the place's message is unknown or too long ago, the consumer goes back 29 days, because it can
+ * recognise the messages of the last 30 days. Messages that retention has deleted do not count as
+ * lost.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -59,8 +61,8 @@
 #define BACK_MS DAY_MS
 #define BACK_MAX_MS (29 * DAY_MS)
 
-/* After an attempt to settle that has left places unsettled, the next one comes after a pause of
- * the same length, and this one at least. Meanwhile the consumer reads the other partitions. */
+/* If an attempt leaves places unsettled, the pause before the next attempt is as long as the
+ * attempt took, but at least this long. Meanwhile the consumer reads the settled partitions. */
 #define PAUSE_MIN_NS (200 * NS_PER_MS)
 
 #define NAME_FORMAT "quipu %" PRId64 " "
@@ -83,7 +85,7 @@ void kafka_message_name(const rd_kafka_message_t *message, char name[KAFKA_NAME_
 			name + length, KAFKA_NAME_SIZE - (size_t)length, "%02x", digest[i]);
 }
 
-/* Returns the time in a name in milliseconds, or 0 if there is none. */
+/* Returns the time in a name, in milliseconds, or 0 if the name contains no time. */
 static int64_t time_in(const char *name)
 {
 	int64_t time_ms;
@@ -93,7 +95,8 @@ static int64_t time_in(const char *name)
 
 /* ---- connections ------------------------------------------------------------------------- */
 
-/* Returns true if anything was ever received on a socket, even if it is broken by now. */
+/* Returns true if the socket has ever received anything, even if its connection is broken by
+ * now. */
 static bool has_worked(int fd)
 {
 	struct tcp_info info = {0};
@@ -185,8 +188,11 @@ static void doubt(struct kafka_places *places, struct kafka_place *place)
 	places->retry_ns = 0;
 }
 
-/* Doubts all places if a connection was closed. The next one is opened only after that, so no
- * message that came over it was taken before. */
+/*
+ * Marks all places as DOUBTED if a connection was closed. librdkafka opens a new connection only
+ * after closing the old one, so no message from the new connection can have been taken before this
+ * check.
+ */
 static void compare_connections(struct kafka_places *places, struct kafka_client *client)
 {
 	uint64_t closed = atomic_load(&client->closed_connections);
@@ -229,15 +235,16 @@ static void lose(struct kafka_places *places, struct kafka_client *client,
 {
 	log_line(LOG_WARN, "bus",
 		"%s: Kafka has lost the end of partition %" PRId32 " of topic %s: the message at "
-		"offset %" PRId64 " is gone; reading the last day again, without a second effect",
+		"offset %" PRId64 " is gone; reading the last day again and skipping messages that "
+		"were already handled",
 		client->bus->base.name, place->partition, topic, place->offset);
 	place->state = KAFKA_PLACE_LOST;
 	places->are_settled = false;
 	places->retry_ns = 0;
 }
 
-/* Asks for the leaders of all partitions. Without an answer, or for a partition without a leader,
- * the leader of a place becomes -1. */
+/* Sets the leader of each place, or -1 if the cluster does not answer or the partition has no
+ * leader. */
 static void find_leaders(
 	struct kafka_places *places, struct kafka_client *client, const char *topic)
 {
@@ -263,8 +270,8 @@ static void find_leaders(
 		rd_kafka_topic_destroy(handle);
 }
 
-/* Compares the places with the ends of their logs. Those that lie behind the end are lost: nothing
- * would arrive there that could be compared. */
+/* Compares the places with the ends of their logs. A place at or beyond the end is lost: no message
+ * will arrive whose name could be compared. */
 static void take_ends(struct kafka_places *places, struct kafka_client *client, const char *topic,
 	const rd_kafka_topic_partition_list_t *ends)
 {
@@ -280,8 +287,11 @@ static void take_ends(struct kafka_places *places, struct kafka_client *client, 
 	}
 }
 
-/* Reads the ends of all DOUBTED partitions that this broker leads. librdkafka answers such a
- * question only as a whole: a partition of a broker that is away would leave all without one. */
+/*
+ * Reads the ends of all DOUBTED partitions that this broker leads. librdkafka answers a request for
+ * several partitions only as a whole, so if a request included another broker that is away, no
+ * partition would get an answer.
+ */
 static void compare_ends_at(
 	struct kafka_places *places, struct kafka_client *client, const char *topic, int32_t leader)
 {
@@ -293,7 +303,7 @@ static void compare_ends_at(
 
 		if (place->state != KAFKA_PLACE_DOUBTED || place->leader != leader)
 			continue;
-		place->leader = -1; /* it is asked once */
+		place->leader = -1; /* so that compare_ends() asks only once */
 		rd_kafka_topic_partition_list_add(ends, topic, place->partition)->offset =
 			RD_KAFKA_OFFSET_END;
 	}
@@ -316,8 +326,11 @@ static void compare_ends(
 	}
 }
 
-/* Finds the first message that is not older than `time_ms`. If all are, returns the end of the log
- * as it was before they were searched, so that no newer message is left out. */
+/*
+ * Sets `*offset` to the first message that is not older than `time_ms`. If all messages are older,
+ * sets it to the end that the log had before the search, so that messages added during the search
+ * are not skipped.
+ */
 static bool find_time(struct kafka_client *client, const char *topic, int32_t partition,
 	int64_t time_ms, int64_t *offset)
 {
@@ -338,7 +351,7 @@ static bool find_time(struct kafka_client *client, const char *topic, int32_t pa
 	return found;
 }
 
-/* Returns the time from which on to read again what may have been published after a loss. */
+/* Returns the time, in milliseconds, from which messages must be read again after a loss. */
 static int64_t time_to_go_back_to(const struct kafka_place *place)
 {
 	int64_t oldest_ms = clock_wall_us(&clock_system) / 1000 - BACK_MAX_MS;
@@ -347,7 +360,7 @@ static int64_t time_to_go_back_to(const struct kafka_place *place)
 	return time_ms > oldest_ms ? time_ms : oldest_ms;
 }
 
-/* Moves the places that are lost to the message before those that are read again. */
+/* Moves each LOST place to the message before the first one that must be read again. */
 static void go_back(struct kafka_places *places, struct kafka_client *client, const char *topic)
 {
 	for (size_t i = 0; i < places->count; i++) {
@@ -406,7 +419,8 @@ bool kafka_places_settle(
 
 /* ---- taking ------------------------------------------------------------------------------ */
 
-/* Returns true if this message may arrive at a place that is AWAITED or SURE. */
+/* Returns false if this message shows that Kafka has lost messages. The place is AWAITED or
+ * SURE. */
 static bool is_expected(const struct kafka_place *place, const rd_kafka_message_t *message)
 {
 	char name[KAFKA_NAME_SIZE];

@@ -1,10 +1,10 @@
 /*
  * Producers for Kafka.
  *
- * A publish hands its messages to librdkafka, waits for a delivery report for each, and at its
- * deadline purges those without one. Therefore no message of a publish stays in the client after it
- * returns. The fate of a message is the one that librdkafka reports, or UNKNOWN if the report is
- * not certain.
+ * A publish passes its messages to librdkafka, waits for the delivery report of each, and at its
+ * deadline purges the messages without a report. Therefore no message stays in the client after its
+ * publish has returned. The fate of a message is the one that librdkafka reports, or UNKNOWN if the
+ * report is not certain.
  *
  * Several publishes may be under way in one client, which keeps their order. librdkafka can only
  * purge all of them at once, so they all end at the earliest of their deadlines.
@@ -19,7 +19,7 @@
 #include "adapters/bus/kafka/kafka_internal.h"
 #include "base/log.h"
 
-/* How long after the deadline to wait for the reports of purged messages. */
+/* How long to wait after the deadline for the reports of purged messages. */
 #define PURGE_GRACE_NS (500 * NS_PER_MS)
 
 /* Messages of one begin() or publish(). */
@@ -33,12 +33,12 @@ struct kafka_producer {
 	struct producer base;
 	struct kafka_bus *bus;
 	struct kafka_client *client; /* NULL if the next publish must create it */
-	pthread_mutex_t lock;        /* guards `reports` against wake() */
+	pthread_mutex_t lock;        /* guards `reports`, which wake() reads on other threads */
 	rd_kafka_queue_t *reports;
-	struct begun begun[BUS_BEGUN_MAX]; /* those with messages UNDER_WAY */
+	struct begun begun[BUS_BEGUN_MAX]; /* publishes that have messages UNDER_WAY */
 	size_t begun_count;
 	size_t outstanding; /* messages that are UNDER_WAY */
-	bool lost;          /* the fate of some message is unknown: replace the client */
+	bool lost;          /* the fate of a message is unknown, so the client must be replaced */
 };
 
 static const struct producer_ops producer_ops;
@@ -49,7 +49,8 @@ static const struct kafka_setting settings[] = {
 	{"linger.ms", "0.5"},
 	{"retry.backoff.ms", "50"},
 	{"message.timeout.ms", "30000"},
-	{"topic.metadata.refresh.interval.ms", "10000"}, /* a refused topic may exist by now */
+	/* a topic that was missing may exist by now */
+	{"topic.metadata.refresh.interval.ms", "10000"},
 	{"request.timeout.ms", "10000"},
 	{"message.max.bytes", "2097152"},
 	{"partitioner", "murmur2_random"}, /* the partitioner of the Java client */
@@ -128,7 +129,8 @@ static rd_kafka_headers_t *make_headers(const struct bus_message *message)
 	return headers;
 }
 
-/* Without a key librdkafka chooses any partition. An empty value must not become a null value. */
+/* A null key makes librdkafka choose a random partition. An empty value must not become a null
+ * value. */
 static rd_kafka_resp_err_t enqueue(
 	struct kafka_producer *producer, const char *topic, struct bus_message *message)
 {
@@ -236,9 +238,9 @@ static void send_one(struct kafka_producer *producer, struct bus_message *messag
 
 /*
  * Purges all messages that have no report yet, and waits until librdkafka's threads have dropped
- * them: a thread that did so later would drop messages of the next publish. But while no broker
- * responds, a thread may be stuck in a name lookup. In that case, purges without waiting and has
- * the client replaced.
+ * them: a thread that purged later would drop messages of the next publish. But while no broker
+ * responds, a thread may be stuck in a name look-up; in that case, this does not wait, and marks
+ * the client for replacement.
  */
 static void purge(struct kafka_producer *producer)
 {
@@ -257,7 +259,7 @@ static void replace_client(struct kafka_producer *producer)
 	bool opened;
 
 	retire_client(producer);
-	/* now, so that it is connected when the next publish needs it */
+	/* opened now, so that the new client is connected when the next publish needs it */
 	opened = open_client(producer);
 	(void)opened; /* the next publish retries */
 }
@@ -273,8 +275,8 @@ static bool is_under_way(const struct begun *begun)
 	return false;
 }
 
-/* Forgets publishes whose messages all have a fate. If nothing is under way and the client is lost
- * or broken, replaces it. */
+/* Removes publishes whose messages all have a fate from `begun`. If nothing is under way and the
+ * client is lost or broken, replaces it. */
 static void forget_decided(struct kafka_producer *producer)
 {
 	size_t kept = 0;
@@ -301,7 +303,7 @@ static int64_t first_deadline_ns(const struct kafka_producer *producer)
 	return first_ns;
 }
 
-/* Purges all messages. Those without a report even then are UNKNOWN. */
+/* Purges all messages. Messages that still have no report get the fate UNKNOWN. */
 static void give_up(struct kafka_producer *producer)
 {
 	purge(producer);
@@ -329,8 +331,8 @@ static void collect(struct producer *base)
 	forget_decided(producer);
 }
 
-/* Waits until the client can take another publish: until a client that must be replaced is
- * replaced, or one of the publishes under way has ended. */
+/* Waits until the client can take another publish: a lost or broken client must be replaced first,
+ * and at most BUS_BEGUN_MAX publishes may be under way. */
 static void make_place(struct kafka_producer *producer)
 {
 	while (producer->outstanding > 0 &&

@@ -1,7 +1,7 @@
 /*
  * Parses kafka://host:port[,host:port]?option=value&… A URL may contain only options for reaching
  * the cluster. The adapter itself sets the options on which the port's guarantees depend (acks,
- * idempotence, offsets, timeouts). Values may be secrets, so no message here repeats one.
+ * idempotence, offsets, timeouts). Values may be secrets, so no error text repeats a value.
  */
 #include <stdio.h>
 
@@ -11,7 +11,7 @@
 #define SCHEME "kafka://"
 
 struct allowed {
-	const char *name; /* if it ends with a dot: every option that begins with it */
+	const char *name; /* a name that ends with a dot allows every option that begins with it */
 	bool consumers_only;
 };
 
@@ -76,7 +76,8 @@ static bool parse_option(
 	option->value = value.data ? text_unescape(arena, value) : NULL;
 	option->consumers_only = entry->consumers_only;
 	if (!option->value) {
-		snprintf(why, size, "the Kafka option %s has no value, or one with a broken %%",
+		snprintf(why, size,
+			"the Kafka option %s has no value, or a value with a broken %%XX",
 			option->name);
 		return false;
 	}

@@ -1,7 +1,7 @@
 /*
  * The watcher: a thread with its own client that keeps requesting the cluster's metadata. It is the
- * circuit breaker of the bus. librdkafka alone is not enough: it reports at once that the last
- * broker is gone, but not that one is back, and it does not notice a hanging broker.
+ * circuit breaker of the bus. librdkafka alone is not enough: it reports immediately that the last
+ * broker is gone, but not that a broker is back, and it does not detect a hanging broker.
  *
  *   state   event                                               next
  *   down    the cluster responds and its topics exist           up
@@ -24,8 +24,8 @@
 #define LEADER_PAUSE_MS 10
 #define CONNECT_NS (2 * NS_PER_S)
 
-/* Twice Kafka's default, so that a dead letter, which is a message with additional headers, still
- * fits. */
+/* Twice Kafka's default, so that a dead letter also fits: it is a message with additional
+ * headers. */
 #define MESSAGE_BYTES_MAX "2097152"
 
 /* ---- up and down ------------------------------------------------------------------------- */
@@ -59,7 +59,7 @@ static rd_kafka_resp_err_t probe(struct kafka_bus *bus)
 	return err;
 }
 
-/* Waits for an event of the client, at most `timeout_ms`. */
+/* Waits at most `timeout_ms` for an event of the client. */
 static void wait_for_news(struct kafka_bus *bus, int timeout_ms)
 {
 	rd_kafka_event_t *event = rd_kafka_queue_poll(bus->news, timeout_ms);
@@ -130,7 +130,7 @@ static void request_topic(struct kafka_bus *bus, const char *name)
  *
  * A broker becomes the leader of a new partition a moment before it accepts messages for it. If a
  * producer published at that moment, the broker would refuse its first messages and accept the next
- * ones; the client would then send the first ones again, after the others. Therefore nobody
+ * ones; the client would then send the first ones again, after the others. Therefore no producer
  * publishes before every leader has responded.
  */
 static void await_leaders(struct kafka_bus *bus, const char *name)
@@ -180,8 +180,8 @@ static void note_topics(struct kafka_bus *bus, rd_kafka_event_t *event)
 		note_topic(bus, topics[i]);
 }
 
-/* Returns true if the cluster has a controller that creates topics. None of the brokers of
- * librdkafka's mock cluster is one. */
+/* Returns true if one of the brokers is the controller, which creates topics. librdkafka's mock
+ * cluster has no such broker. */
 static bool has_controller(struct kafka_bus *bus, const struct rd_kafka_metadata *metadata)
 {
 	int32_t controller = rd_kafka_controllerid(bus->watch.rk, PROBE_UP_TIMEOUT_MS);
@@ -190,11 +190,11 @@ static bool has_controller(struct kafka_bus *bus, const struct rd_kafka_metadata
 		if (metadata->brokers[i].id == controller)
 			return true;
 	}
-	return controller < 0; /* not known yet, but there will be one */
+	return controller < 0; /* the controller is not known yet, but there will be one */
 }
 
-/* Returns false if the request failed and should be repeated. If the cluster refuses to create a
- * topic, that is not repeated. */
+/* Returns false if the request failed and must be repeated. A cluster that refuses to create a
+ * topic is not asked again. */
 static bool create(struct kafka_bus *bus, rd_kafka_NewTopic_t **topics, size_t count)
 {
 	rd_kafka_queue_t *queue = rd_kafka_queue_new(bus->watch.rk);
@@ -244,7 +244,7 @@ static bool create_topics(struct kafka_bus *bus)
 }
 
 /*
- * Returns true if the topics exist. Creates them the first time. Consumers wait for the topics,
+ * Returns true if the topics exist. Creates missing topics once. Consumers wait for the topics,
  * because a consumer that subscribes too early looks for its topic again only minutes later.
  */
 static bool has_topics(struct kafka_bus *bus)
@@ -292,8 +292,8 @@ void kafka_watcher_retire(struct kafka_bus *bus, struct kafka_client *client)
 
 /* ---- the thread -------------------------------------------------------------------------- */
 
-/* Returns true if the client may still be connecting for the first time. Connecting takes a moment,
- * so an unreachable cluster is not logged before that. */
+/* Returns true if the client may still be connecting for the first time. Until it has had time for
+ * that, the watcher does not log that the cluster is unreachable. */
 static bool is_connecting(const struct kafka_bus *bus)
 {
 	return !bus->has_logged_state &&
