@@ -6,8 +6,8 @@
  * channel's name. Only headers with the same name keep their order.
  *
  * A confirmed message is in the stream, but with nats-server's defaults not yet on disk: it
- * survives a crash of the server, but not of the machine. If an id is published again within ten
- * minutes, the server confirms the message, but does not store it again.
+ * survives a crash of the server, but not a crash of the machine. If an id is published again
+ * within ten minutes, the server confirms the message, but does not store it again.
  *
  * Nothing is buffered while the server is unreachable. When a connection ends, messages that were
  * sent but not confirmed are UNKNOWN, and messages that were not sent are NOT_PERSISTED. None of
@@ -34,13 +34,13 @@
  *   tls-ca=FILE       the certificates to trust instead of the system's
  *   tls-cert=FILE, tls-key=FILE   the client's certificate and private key
  *
- * ack-wait and max-deliver apply only to durables that the bus creates; existing ones are not
- * changed. In an existing stream, the bus changes only the maximum age and the window for duplicate
- * ids, and adds missing subjects.
+ * ack-wait and max-deliver apply only to durables that the bus creates; it does not change existing
+ * durables. In an existing stream, the bus changes only the maximum age and the window for
+ * duplicate ids, and adds missing subjects.
  *
- * Everything passed in must live as long as the bus. Messages to channels that are not among
- * `channels`, or with a subject that the channel does not have, are NOT_PERSISTED. No consumer may
- * be opened for a channel that is not among `channels`. A group's name consists of letters, digits,
+ * All arguments must live as long as the bus. Messages to channels that are not among `channels`,
+ * or with a subject that the channel does not have, are NOT_PERSISTED. No consumer may be opened
+ * for a channel that is not among `channels`. A group's name consists of letters, digits,
  * - and _.
  */
 struct bus *nats_bus_new(const char *name, const char *url, const struct bus_channel *channels,

@@ -6,11 +6,11 @@
  * them, because the server then delivers them again itself.
  *
  * The server replies to each acknowledgement, and ack() waits for the replies. An acknowledgement
- * may be sent on another link than the one that its message arrived on, because the server
- * recognises it by its subject.
+ * may be sent on another link than the one on which the message arrived, because the server
+ * identifies the message by the acknowledgement's subject.
  *
  * Invariants: hand.acked <= hand.given <= hand.count; while `link` is not NULL, the mailbox, the
- * pipe and the reports are open on it.
+ * pipe and the reports are open on that link.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,8 +24,7 @@
 #define RETRY_NS (50 * NS_PER_MS)
 #define ENSURE_RETRY_NS (200 * NS_PER_MS)
 
-/* How often a waiting fetch looks for reports of messages that the server no
- * longer delivers. */
+/* How often a waiting fetch looks for reports of messages that the server has given up. */
 #define REPORTS_NS NS_PER_S
 
 #define AGAIN_FIRST_NS NS_PER_S
@@ -38,7 +37,7 @@ struct nats_consumer {
 	char *group;
 	struct arena arena; /* holds the deliveries of the last fetch */
 
-	/* NULL while the bus is down; otherwise the next three members are open on it */
+	/* NULL while the bus is down; otherwise the next three members are open on this link */
 	struct nats_link *link;
 	struct nats_mailbox mailbox;
 	struct nats_pipe pipe;
@@ -46,7 +45,7 @@ struct nats_consumer {
 	struct nats_durable durable;
 	bool ready; /* the durable existed when it was last used */
 	int64_t next_ensure_ns;
-	char logged_reason[160]; /* the reason in the last log line; "" while it is ready */
+	char logged_reason[160]; /* the reason in the last log line; "" while `ready` */
 
 	struct nats_hand hand;
 };
@@ -93,8 +92,8 @@ static bool attach(struct nats_consumer *consumer)
 }
 
 /*
- * Warns once per reason. Does not warn if the link is broken, because the watcher logs that, or if
- * the consumer was woken during the attempt.
+ * Warns once per reason. Does not warn if the link is broken, because the watcher logs broken
+ * links, or if the consumer was woken during the attempt.
  */
 static void log_not_ready(struct nats_consumer *consumer, const char *why)
 {
@@ -179,7 +178,8 @@ static void deliver(
 	buffer_format(
 		&text, "%s/%llu", consumer->durable.stream, (unsigned long long)held->sequence);
 	delivery->position = arena_copy(&consumer->arena, buffer_slice(&text));
-	/* After a loss, another message may have the same sequence. */
+	/* The time is part of the identity, because after a loss another message may have the same
+	 * sequence. */
 	buffer_format(&text, "@%lld", (long long)held->time_us);
 	delivery->identity = buffer_slice(&text);
 	delivery->time_us = held->time_us;
@@ -280,8 +280,8 @@ static enum status ack(struct consumer *base, size_t count)
 
 /* ---- the port's other functions ---------------------------------------------------------- */
 
-/* Returns a message to the server. If this request is lost, the server delivers the message again
- * after the ack-wait. */
+/* Returns a message to the server. If this request gets lost, the server still delivers the message
+ * again, after the ack-wait. */
 static void give_back(
 	struct nats_consumer *consumer, const struct nats_held *held, int64_t delay_ns)
 {

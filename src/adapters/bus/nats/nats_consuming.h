@@ -23,7 +23,7 @@ struct nats_pipe {
 	natsSubscription *messages;
 	char inbox[NATS_INBOX_SIZE];
 
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t lock; /* guards the members below */
 	pthread_cond_t changed;
 	_Atomic bool woken; /* written with the lock held */
 	bool running;       /* the handler may still be called */
@@ -32,10 +32,10 @@ struct nats_pipe {
 	size_t arrival_size;
 	size_t arrival_count;
 
-	/* The current request. There is never more than one. */
-	uint64_t request;      /* its number */
-	size_t wanted;         /* messages that it may still bring; 0 if it is over */
-	size_t brought;        /* messages that it has brought */
+	/* The current request for messages. There is never more than one. */
+	uint64_t request;      /* the request's number */
+	size_t wanted;         /* messages that the request may still bring; 0 if it is over */
+	size_t brought;        /* messages that the request has brought */
 	int64_t expires_ns;    /* when the request is over, even if the server does not say so */
 	int64_t not_before_ns; /* when the next request may be sent */
 	bool missing;          /* the server does not know the durable */
@@ -46,7 +46,8 @@ void nats_pipe_init(struct nats_pipe *pipe);
 /* The pipe must be closed and empty. */
 void nats_pipe_destroy(struct nats_pipe *pipe);
 
-/* Subscribes on the link. The caller must keep holding the link. Returns false if it is broken. */
+/* Subscribes on the link, which the caller must keep holding. Returns false if the link is
+ * broken. */
 QP_MUST_CHECK bool nats_pipe_open(struct nats_pipe *pipe, struct nats_link *link);
 
 /*
@@ -59,7 +60,7 @@ void nats_pipe_close(struct nats_pipe *pipe);
 void nats_pipe_request(struct nats_pipe *pipe, const char *stream, const char *durable, size_t max);
 
 /*
- * Waits until a request has brought all its messages, or until the first of them have waited long
+ * Waits until a request has brought all its messages, or until its first messages have waited long
  * enough for the rest. Also returns when the next request is due, the pipe is woken, the link is
  * broken, the durable is missing, or at steady time `until_ns`.
  */
@@ -70,14 +71,14 @@ void nats_pipe_wait(struct nats_pipe *pipe, int64_t until_ns);
 void nats_pipe_nap(struct nats_pipe *pipe, int64_t until_ns);
 
 /*
- * nats_pipe_wake() ends the current wait, and all later waits until nats_pipe_calm(). Any thread;
- * never blocks.
+ * nats_pipe_wake() ends the current wait, and every later wait until nats_pipe_calm() is called.
+ * Any thread; never blocks.
  */
 void nats_pipe_wake(struct nats_pipe *pipe);
 void nats_pipe_calm(struct nats_pipe *pipe);
 
-/* Moves up to `max` arrivals out of the pipe, oldest first. Returns how many. The caller destroys
- * them. */
+/* Moves up to `max` arrivals out of the pipe, oldest first, and returns their number. The caller
+ * destroys them. */
 size_t nats_pipe_take(struct nats_pipe *pipe, struct nats_arrival *arrivals, size_t max);
 
 /* Returns and clears `missing`. */
@@ -85,7 +86,7 @@ bool nats_pipe_take_missing(struct nats_pipe *pipe);
 
 /* ---- durables ---------------------------------------------------------------------------- */
 
-/* The server's side of a consumer. */
+/* The server's side of a consumer, which JetStream calls a durable. */
 struct nats_durable {
 	const char *stream;
 	const char *name;
@@ -95,24 +96,26 @@ struct nats_durable {
 };
 
 /*
- * Creates the durable if it does not exist, and reads its settings into `durable`. If that is not
- * possible now, returns false and writes the reason to `why`. See nats_mailbox_request() for
- * `hurry`.
+ * Creates the durable on the server if it does not exist, and reads its settings into `durable`. If
+ * that is not possible now, returns false and writes the reason to `why`. See
+ * nats_mailbox_request() for `hurry`.
  */
 QP_MUST_CHECK bool nats_durable_ensure(struct nats_durable *durable, struct nats_bus *bus,
 	struct nats_mailbox *mailbox, const _Atomic bool *hurry, char *why, size_t size);
 
 /*
- * Deletes the durable if it is ahead of its stream: the server has lost the end of the stream,
- * gives the sequences of the lost messages to new ones, and would never deliver these. A new
- * durable delivers the whole stream, and consumers recognise what they have handled. A durable that
- * does not exist is fine, and so is a user who may not compare. If the server does not answer,
- * returns false and writes the reason to `why`.
+ * Deletes the durable if it is ahead of its stream, which means that the server has lost the end of
+ * the stream. The server reuses the sequences of the lost messages, and the old durable would never
+ * deliver the messages that get them. A new durable delivers the whole stream, and consumers
+ * recognise the messages that they have handled. Returns true if the durable does not exist, or if
+ * the user may not compare. If the server does not answer, returns false and writes the reason to
+ * `why`.
  *
- * It must be called after a link was opened and before anything is published over it. Otherwise the
- * stream may have grown beyond the durable, and the loss is no longer visible. If it happens while
- * the link stays, as in a cluster, a producer notices it: then `channel->lost_from` is where the
- * stream has grown from, and a durable that is not before it is deleted.
+ * Must be called after a link was opened and before anything is published over it. Otherwise the
+ * stream may have grown beyond the durable, and the loss is no longer visible. A cluster may also
+ * lose the end of a stream while the link stays open. A producer then detects the loss and sets
+ * `channel->lost_from` to the first reused sequence, and this function deletes a durable that has
+ * already reached that sequence.
  */
 QP_MUST_CHECK bool nats_durable_compare(const struct nats_durable *durable,
 	struct nats_channel *channel, struct nats_bus *bus, struct nats_mailbox *mailbox, char *why,
@@ -138,17 +141,17 @@ QP_MUST_CHECK enum nats_found nats_durable_read(const struct nats_durable *durab
 
 struct nats_held {
 	natsMsg *message;
-	uint64_t sequence; /* its number in the stream */
+	uint64_t sequence; /* the message's number in the stream */
 	/* counted by the server or, if the server gave the message up, by this consumer */
 	uint64_t deliveries;
 	int64_t arrived_ns;
-	int64_t time_us; /* when it was published; 0 if the server gave it up */
-	bool given_up;   /* the server gave it up; it was read from the stream and needs no ack */
+	int64_t time_us; /* when the message was published */
+	bool given_up;   /* by the server; it was read from the stream and needs no ack */
 	bool poison;
-	bool returned; /* again() has returned it */
+	bool returned; /* by again() */
 };
 
-/* A message that the server gave up and that is still to be read from the stream. */
+/* A message that the server gave up and that the consumer has yet to read from the stream. */
 struct nats_late {
 	uint64_t sequence;
 	uint64_t deliveries;
@@ -160,8 +163,8 @@ struct nats_hand {
 	struct nats_held *held; /* in order of arrival */
 	size_t size;
 	size_t count;
-	size_t given; /* how many of them the last fetch returned */
-	size_t acked; /* how many of those are acknowledged */
+	size_t given; /* how many held messages the last fetch returned */
+	size_t acked; /* how many of the given messages are acknowledged */
 
 	struct nats_late *late;
 	size_t late_size;
@@ -171,7 +174,7 @@ struct nats_hand {
 /* Drops settled messages, and messages that the server will deliver again. */
 void nats_hand_forget(struct nats_hand *hand, const struct nats_durable *durable);
 
-/* Moves messages from the pipe into the hand, until it holds `max`. */
+/* Moves messages from the pipe into the hand, until the hand holds `max`. */
 void nats_hand_take(struct nats_hand *hand, const struct nats_durable *durable,
 	struct nats_pipe *pipe, size_t max);
 
@@ -182,7 +185,8 @@ void nats_hand_take(struct nats_hand *hand, const struct nats_durable *durable,
 void nats_hand_read_given_up(struct nats_hand *hand, const struct nats_durable *durable,
 	struct nats_link *link, natsSubscription *reports, size_t max);
 
-/* Plans to read a message from the stream at steady time `due_ns`. The server has given it up. */
+/* Schedules a message that the server has given up: it will be read from the stream at steady time
+ * `due_ns`. */
 void nats_hand_read_later(
 	struct nats_hand *hand, uint64_t sequence, uint64_t deliveries, int64_t due_ns);
 

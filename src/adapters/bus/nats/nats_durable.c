@@ -1,14 +1,15 @@
-/* The server's side of a consumer: creates it, compares it with its stream, and reads messages that
- * the server has given up after too many deliveries. */
+/* The server's side of a consumer, the durable: creates it, compares it with its stream, and reads
+ * messages that the server has given up after too many deliveries. */
 #include <stdio.h>
 
 #include "adapters/bus/nats/nats_consuming.h"
 #include "base/log.h"
 
-/* How many messages all members of a group together may hold. They request far fewer at a time. */
+/* How many messages all members of a group together may hold. They never request nearly that
+ * many. */
 #define MAX_ACK_PENDING 4096
 
-/* How many reports may wait to be read; cnats drops further ones. */
+/* How many reports may wait to be read; cnats drops further reports. */
 #define REPORTS_MAX 4096
 #define REPORTS_BYTES_MAX (4 * 1024 * 1024)
 
@@ -86,7 +87,8 @@ bool nats_durable_ensure(struct nats_durable *durable, struct nats_bus *bus,
 
 /* ---- comparing with the stream ----------------------------------------------------------- */
 
-/* Reads the sequence of the last message that was delivered. */
+/* Reads the sequence of the last message that the durable has delivered, or 0 if there is no
+ * durable. */
 static bool read_delivered(const struct nats_durable *durable, struct nats_mailbox *mailbox,
 	int64_t *sequence, char *why, size_t size)
 {
@@ -122,8 +124,8 @@ static bool read_last(const struct nats_durable *durable, struct nats_mailbox *m
 	return done;
 }
 
-/* Returns true if the user may not do what was just tried. Warns once: without it, a loss of the
- * stream's end is not repaired. */
+/* Returns true if the server refused the last request because the user has no permission. Warns
+ * once: without that permission, a loss of the stream's end is not repaired. */
 static bool is_forbidden(const struct nats_durable *durable, struct nats_channel *channel,
 	struct nats_bus *bus, struct nats_mailbox *mailbox)
 {
@@ -150,7 +152,8 @@ static bool delete_durable(const struct nats_durable *durable, struct nats_bus *
 	if (done)
 		log_line(LOG_WARN, "bus",
 			"%s: NATS has lost the end of stream %s, which consumer %s has read; "
-			"delivering the stream again, without a second effect",
+			"delivering the stream again and skipping messages that were already "
+			"handled",
 			bus->base.name, durable->stream, durable->name);
 	else
 		snprintf(why, size, "%s", answer.words);
@@ -158,7 +161,8 @@ static bool delete_durable(const struct nats_durable *durable, struct nats_bus *
 	return done;
 }
 
-/* Reads the durable first: what others publish and consume meanwhile never looks like a loss. */
+/* Reads the durable before the stream, so that messages published and consumed in the meantime
+ * never look like a loss. */
 static bool compare(const struct nats_durable *durable, struct nats_channel *channel,
 	struct nats_bus *bus, struct nats_mailbox *mailbox, char *why, size_t size)
 {
@@ -220,8 +224,8 @@ uint64_t nats_durable_given_up(natsSubscription *reports)
 	return sequence;
 }
 
-/* Uses js_GetMsg(), because it decodes the message from JSON. No other JetStream function of cnats
- * is used in this adapter. */
+/* Uses js_GetMsg(), which decodes the message from JSON. Apart from natsConnection_JetStream(),
+ * which js_GetMsg() needs, the adapter uses no other JetStream function of cnats. */
 enum nats_found nats_durable_read(const struct nats_durable *durable, struct nats_link *link,
 	uint64_t sequence, natsMsg **message)
 {

@@ -1,11 +1,12 @@
 /*
- * The messages that a consumer holds: those that arrived in its pipe, and those that the server
- * gave up, which are read from the stream.
+ * The messages that a consumer holds: messages that arrived in its pipe, and messages that the
+ * server gave up and that the consumer reads from the stream.
  *
  * Deliveries point into held messages, so a settled message stays until the next fetch. A message
  * from the pipe is dropped after the ack-wait, because the server then delivers it again; if it
  * arrives again before that, the new copy replaces the old one, so that one fetch never returns
- * both. A message that the server gave up is kept until it is settled, because nobody else has it.
+ * both. A message that the server gave up is kept until it is settled, because no other member of
+ * the group gets it.
  */
 #include <stdlib.h>
 
@@ -48,8 +49,8 @@ void nats_hand_forget(struct nats_hand *hand, const struct nats_durable *durable
 	hand->given = 0;
 }
 
-/* Returns the place of a held message that the server has now delivered again, or NULL. That
- * happens shortly before the ack-wait ends here, because the server's began earlier. */
+/* Returns the held message that the server has now delivered again, or NULL. The server redelivers
+ * shortly before the ack-wait ends here, because its ack-wait began earlier. */
 static struct nats_held *find_earlier(struct nats_hand *hand, const struct nats_metadata *metadata)
 {
 	if (metadata->deliveries == 1)
@@ -120,8 +121,8 @@ void nats_hand_read_later(
 	hand->late[hand->late_count++] = (struct nats_late){sequence, deliveries, due_ns};
 }
 
-/* Reads a message from the stream; skips it if it is no longer there. Returns false if reading is
- * not possible now. */
+/* Reads a message from the stream; skips it if the stream no longer has it. Returns false if
+ * reading is not possible now. */
 static bool read_one(struct nats_hand *hand, const struct nats_durable *durable,
 	struct nats_link *link, const struct nats_late *late)
 {

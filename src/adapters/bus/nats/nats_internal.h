@@ -15,21 +15,22 @@
  * and, in nats_consuming.h:
  *
  *   pipe       the messages that the server sends to one consumer, received by a thread of cnats
- *   durable    creates a consumer on the server, and reads messages that it no longer delivers
+ *   durable    creates a consumer on the server, and reads messages that the server has given up
  *   hand       the messages that a consumer holds and has not settled
  *   consumer, bus: the port's functions
  *
  * The adapter does not use reconnection, JetStream publishing or Fetch of cnats:
  *
- * - While cnats reconnects, it buffers what is published and sends it later; a buffer of size 0
- *   still holds one message. Here a connection that ends is replaced by a new one.
+ * - While cnats reconnects, it buffers published messages and sends them later; even a buffer of
+ *   size 0 holds one message. This adapter instead replaces a connection that has ended by a new
+ *   one.
  * - A write that times out leaves half a message on a connection that cnats continues to use; the
- *   next write then becomes the rest of that message. Here the connection is closed at once, see
- *   nats_link_send().
+ *   server then takes the next write for the rest of that message. This adapter closes the
+ *   connection immediately; see nats_link_send().
  * - Fetch cannot be woken, and waits until it has as many messages as were requested. A pull
- *   request that we send ourselves has neither limit, see nats_pipe_request().
- * - cnats reports the acknowledgements of js_PublishAsync() on a thread of its own at any time.
- *   Here they arrive in a mailbox, which the waiting thread reads; see nats_producer.c.
+ *   request that the adapter sends itself has neither limit; see nats_pipe_request().
+ * - cnats reports the acknowledgements of js_PublishAsync() on a thread of its own at any time. In
+ *   this adapter they arrive in a mailbox, which the waiting thread reads; see nats_producer.c.
  */
 #ifndef QUIPU_ADAPTERS_BUS_NATS_NATS_INTERNAL_H
 #define QUIPU_ADAPTERS_BUS_NATS_NATS_INTERNAL_H
@@ -71,7 +72,7 @@ struct nats_url {
 
 /*
  * Parses a URL; the strings of `url` are in `arena`. Returns false if the URL is not valid; `why`
- * then says what is wrong, without repeating any value, which may be a secret.
+ * then says what is wrong, without repeating any value, because a value may be a secret.
  */
 QP_MUST_CHECK bool nats_url_parse(
 	const char *text, struct arena *arena, struct nats_url *url, char *why, size_t size);
@@ -87,16 +88,16 @@ struct nats_channel {
 	char stream[NATS_NAME_SIZE];
 	struct slice subjects[NATS_SUBJECTS_MAX]; /* point into the declared channel */
 	size_t subject_count;
-	/* the server's refusal to change the stream, or to compare its groups, was logged; used
-	 * only by the watcher */
+	/* set once the server's refusal to change the stream (refused), or to compare its groups
+	 * (forbidden), was logged; used only by the watcher */
 	bool refused;
 	bool forbidden;
 
-	/* the highest sequence that the stream is known to have; what is published later must get a
-	 * higher one */
+	/* the highest sequence that the stream is known to have; a message published later must get
+	 * a higher one */
 	_Atomic int64_t last;
-	/* a message got this sequence, although the stream had it before: the server has lost the
-	 * end of the stream; 0 if that has not happened, or was repaired */
+	/* a sequence that the stream had used before and that a new message got again, because the
+	 * server has lost the end of the stream; 0 if there was no loss, or it was repaired */
 	_Atomic int64_t lost_from;
 };
 
@@ -121,14 +122,15 @@ bool nats_subject_covers(struct slice pattern, struct slice subject);
 
 /*
  * One connection, opened by the watcher. Any thread that holds the link may use it until it breaks.
- * The last holder to release it frees it.
+ * The last holder frees the link by releasing it.
  */
 struct nats_link {
 	struct nats_bus *bus;
 	natsConnection *connection;
 	int64_t payload_max;
 	_Atomic bool broken;
-	_Atomic bool forbidden;  /* the server has refused something that the user may not do */
+	/* the server has refused a request, because the user has no permission */
+	_Atomic bool forbidden;
 	sem_t closed;            /* posted when cnats no longer reads from the connection */
 	pthread_mutex_t writing; /* held while a message is written; a timeout bounds the write */
 
@@ -140,16 +142,17 @@ struct nats_link {
 	size_t holders; /* guarded by the bus's lock */
 };
 
-/* Returns false and writes `why` if no connection can ever work with these options. */
+/* Returns false and writes `why` if no connection can ever work with the options of this URL. */
 QP_MUST_CHECK bool nats_link_check(const struct nats_url *url, char *why, size_t size);
 
 /* Why a bus is down. */
 enum nats_trouble {
 	NATS_AWAY,    /* the server does not respond; the reason may differ at each attempt */
-	NATS_REFUSED, /* the server responds and refuses us */
+	NATS_REFUSED, /* the server responds but refuses the connection */
 };
 
-/* Connects. The caller holds the link. Returns NULL and sets `trouble` and `why` on failure. */
+/* Connects and returns the link, held for the caller. On failure returns NULL and sets `trouble`
+ * and `why`. */
 QP_MUST_CHECK struct nats_link *nats_link_open(
 	struct nats_bus *bus, enum nats_trouble *trouble, char *why, size_t size);
 
@@ -170,27 +173,28 @@ void nats_link_break(struct nats_link *link);
 
 enum nats_sent {
 	NATS_SENT,   /* the message was written to the socket */
-	NATS_UNSENT, /* nothing was written; the link is unchanged, or was broken already */
+	NATS_UNSENT, /* nothing was written; the link is unchanged, or was already broken */
 	NATS_BROKEN, /* a part may have been written; the link is now broken */
 };
 
-/* Writes a message. Blocks while it writes, bounded by a timeout. Any thread. */
+/* Writes a message. Blocks until it is written or a timeout expires. Any thread. */
 QP_MUST_CHECK enum nats_sent nats_link_send(struct nats_link *link, natsMsg *message);
 
-/* The same for a subject and a few bytes. `reply`, the address for a reply, may be NULL. */
+/* Like nats_link_send(), for a subject and a few bytes. `reply`, the address for a reply, may be
+ * NULL. */
 QP_MUST_CHECK enum nats_sent nats_link_post(
 	struct nats_link *link, const char *subject, const char *reply, struct slice data);
 
 /*
- * Subscribes; a thread of cnats calls `handler` for each message. Returns NULL after a failure,
- * which breaks the link.
+ * Subscribes; a thread of cnats calls `handler` for each message. On failure breaks the link and
+ * returns NULL.
  */
 QP_MUST_CHECK natsSubscription *nats_link_subscribe(
 	struct nats_link *link, const char *subject, natsMsgHandler handler, void *context);
 
 /*
- * The same for a thread that calls natsSubscription_NextMsg(). `queue` is the queue group with
- * which the subscription shares its messages, or NULL.
+ * Like nats_link_subscribe(), for a thread that calls natsSubscription_NextMsg() instead of a
+ * handler. `queue` is the queue group with which the subscription shares its messages, or NULL.
  */
 QP_MUST_CHECK natsSubscription *nats_link_listen(
 	struct nats_link *link, const char *subject, const char *queue);
@@ -202,7 +206,7 @@ QP_MUST_CHECK natsSubscription *nats_link_listen(
 void nats_link_unsubscribe(struct nats_link *link, natsSubscription *subscription);
 
 /*
- * Checks that the server responds, and if so destroys the subscriptions that had ended before.
+ * Pings the server. If it responds, destroys the subscriptions that had ended before the ping.
  * Called only by the watcher.
  */
 QP_MUST_CHECK natsStatus nats_link_ping(struct nats_link *link, int64_t timeout_ms);
@@ -215,14 +219,14 @@ QP_MUST_CHECK natsStatus nats_link_ping(struct nats_link *link, int64_t timeout_
 /*
  * Receives replies, here called letters, for one thread on one link. The address of a letter
  * contains a round and a number within the round. Letters of earlier rounds are dropped when they
- * are read, so a thread that stops waiting has nothing to clean up.
+ * are read, so a thread that stops waiting need not clean up.
  */
 struct nats_mailbox {
 	struct nats_link *link; /* NULL while the mailbox is closed */
 	natsSubscription *subscription;
 	char inbox[NATS_INBOX_SIZE];
 	uint64_t round;
-	bool stale; /* letters of this round may still arrive */
+	bool stale; /* letters of the current round may still arrive */
 };
 
 /* Opens a closed mailbox. Returns false if the link is broken. The caller keeps holding the
@@ -235,20 +239,20 @@ void nats_mailbox_close(struct nats_mailbox *mailbox);
 /* Begins a new round. Returns false if the link is broken. */
 QP_MUST_CHECK bool nats_mailbox_begin(struct nats_mailbox *mailbox);
 
-/* Writes the address for the reply with this number in the current round. */
+/* Writes the address to which reply number `number` of the current round must be sent. */
 void nats_mailbox_address(
 	const struct nats_mailbox *mailbox, size_t number, char address[NATS_ADDRESS_SIZE]);
 
-/* Ends this round although replies are missing. */
+/* Ends the current round although replies are missing. */
 void nats_mailbox_abandon(struct nats_mailbox *mailbox);
 
 enum nats_mail {
 	NATS_LETTER,  /* a letter, which the caller destroys, and its number */
 	NATS_NOBODY,  /* some request had no receiver; cnats does not say which one */
-	NATS_NOTHING, /* no letter until `until_ns`, or the link is broken */
+	NATS_NOTHING, /* no letter by `until_ns`, or the link is broken */
 };
 
-/* Waits for the next letter of this round, until steady time `until_ns`. */
+/* Waits for the next letter of the current round, until steady time `until_ns`. */
 QP_MUST_CHECK enum nats_mail nats_mailbox_next(
 	struct nats_mailbox *mailbox, natsMsg **letter, size_t *number, int64_t until_ns);
 
@@ -261,7 +265,7 @@ QP_MUST_CHECK enum nats_mail nats_mailbox_request(struct nats_mailbox *mailbox, 
 
 /*
  * Return the status ("503", "408", …) and the description of a message that is only a status, or ""
- * for other messages. Valid as long as the message.
+ * for other messages. The text is valid as long as the message.
  */
 const char *nats_status_of(natsMsg *message);
 const char *nats_status_words(natsMsg *message);
@@ -282,16 +286,17 @@ void nats_api_call(struct nats_mailbox *mailbox, const char *subject, struct sli
 	const _Atomic bool *hurry, struct nats_answer *answer);
 void nats_answer_release(struct nats_answer *answer);
 
-/* Return the member `name` of an object. If it has none, the first returns 0, the second "". */
+/* Return the member `name` of an object. If the member is missing, nats_json_int() returns 0 and
+ * nats_json_text() returns "". */
 int64_t nats_json_int(const json_t *object, const char *name);
 const char *nats_json_text(const json_t *object, const char *name);
 
 /* ---- streams ----------------------------------------------------------------------------- */
 
 /*
- * Creates the streams of all channels, or changes existing ones where needed, and compares the
- * declared groups with them (nats_durable_compare()). Called only by the watcher. On failure
- * returns false and writes the reason to `why`.
+ * Creates the streams of all channels, or changes existing streams where needed, and compares the
+ * declared groups with their streams (nats_durable_compare()). Called only by the watcher. On
+ * failure returns false and writes the reason to `why`.
  */
 QP_MUST_CHECK bool nats_streams_prepare(
 	struct nats_bus *bus, struct nats_mailbox *mailbox, char *why, size_t size);
@@ -313,14 +318,14 @@ QP_MUST_CHECK natsMsg *nats_message_new(const struct nats_channel *channel,
 void nats_message_read(natsMsg *message, const struct nats_channel *channel, struct arena *arena,
 	struct bus_delivery *delivery);
 
-/* Facts about a delivery, from the subject of its acknowledgement. */
+/* The facts about a message that the subject for its acknowledgement contains. */
 struct nats_metadata {
-	uint64_t sequence;   /* its number in the stream */
+	uint64_t sequence;   /* the message's number in the stream */
 	uint64_t deliveries; /* including this one */
-	int64_t time_us;     /* when it was published */
+	int64_t time_us;     /* when the message was published */
 };
 
-/* Returns false if `reply` is not such a subject. */
+/* Returns false if `reply` is not a subject for an acknowledgement. */
 QP_MUST_CHECK bool nats_metadata_parse(const char *reply, struct nats_metadata *metadata);
 
 /* ---- the bus ----------------------------------------------------------------------------- */
@@ -348,8 +353,8 @@ struct nats_bus {
 	_Atomic bool stopping;
 	_Atomic size_t users; /* open producers and consumers */
 
-	pthread_mutex_t lock;   /* guards what follows; never held across a blocking call */
-	struct nats_link *link; /* NULL unless its streams are prepared */
+	pthread_mutex_t lock;   /* guards the members below; never held across a blocking call */
+	struct nats_link *link; /* NULL until the watcher has prepared the streams */
 };
 
 /* Casts, and aborts if `base` is not a NATS bus. */
@@ -367,8 +372,8 @@ const char *nats_bus_group_subject(
 /* Starts the thread. On failure returns false and writes the reason to `why`. */
 QP_MUST_CHECK bool nats_watcher_start(struct nats_bus *bus, char *why, size_t size);
 
-/* Breaks the link, so that nothing waits for a hanging server, and then waits until the thread has
- * ended. */
+/* Breaks the link, so that no thread waits for a hanging server, and then waits until the watcher's
+ * thread has ended. */
 void nats_watcher_stop(struct nats_bus *bus);
 
 /* ---- producers and consumers ------------------------------------------------------------- */

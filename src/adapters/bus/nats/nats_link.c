@@ -1,15 +1,16 @@
 /*
- * One connection, from its start to its end. When it ends, the watcher opens another.
+ * One connection, from opening to closing. When it ends, the watcher opens another connection.
  *
- * The caller's thread writes (SendAsap), so that the caller notices a failed write. It holds
- * `writing`, so that after a failure the connection is closed before another thread can write.
- * Otherwise the server would take the next bytes for the rest of a half-written message.
+ * The caller's own thread writes to the socket (SendAsap), so that the caller learns of a failed
+ * write. The thread holds `writing`, so that after a failure the connection is closed before
+ * another thread can write. Otherwise the server would take the next bytes for the rest of a
+ * half-written message.
  *
  * A subscription is not destroyed when it ends. The reading thread of cnats 3.4 looks up a
  * subscription, releases the lock, and only then locks the subscription; if the subscription is
  * destroyed in between, cnats uses freed memory. Therefore ended subscriptions are kept until that
- * thread has certainly finished such a look-up: until it has processed the reply to a ping, or has
- * ended. (nats-io/nats.c, issue 637, fixed after 3.5. cnats itself owns the subscriptions of
+ * thread has certainly finished such a look-up: until the thread has processed the reply to a ping,
+ * or has ended. (nats-io/nats.c, issue 637, fixed after 3.5. cnats itself owns the subscriptions of
  * js_GetMsg(), and still releases them too early if a connection is closed while the reply
  * arrives.)
  */
@@ -24,23 +25,24 @@
 #define CONNECT_TIMEOUT_MS 2000
 
 /* How long a write waits for a server that does not read. publish() may exceed its deadline by this
- * much. */
+ * time. */
 #define WRITE_TIMEOUT_MS 400
 
-/* The watcher pings more often. These pings are for the time while it prepares streams. */
+/* The interval of cnats's own pings, which matter while the watcher prepares streams. At other
+ * times the watcher pings more often. */
 #define PING_INTERVAL_MS 5000
 
 /* ---- opening ----------------------------------------------------------------------------- */
 
 /*
- * cnats calls this for errors, which it would otherwise write to standard error. They are about
- * subscriptions and messages from the server, and the adapter also learns of them in other ways,
- * except that the user is not permitted to send a request: then there is just no reply.
+ * cnats calls this for errors; without it, cnats would write them to standard error. They concern
+ * subscriptions and messages from the server. The adapter learns of most of them in other ways too,
+ * but not of a request that the user is not permitted to send: such a request just gets no reply.
  */
 static void note_error(natsConnection *connection, natsSubscription *subscription,
 	natsStatus status, void *context)
 {
-	struct nats_link *link = context; /* NULL for options that are only checked */
+	struct nats_link *link = context; /* NULL if nats_link_check() only checks the options */
 
 	(void)connection;
 	(void)subscription;
@@ -49,8 +51,8 @@ static void note_error(natsConnection *connection, natsSubscription *subscriptio
 	log_line(LOG_DEBUG, "bus", "cnats reports: %s", natsStatus_GetText(status));
 }
 
-/* cnats calls this when the connection is closed. From then on, its reading thread no longer uses
- * any subscription. */
+/* cnats calls this when the connection is closed. From then on, the reading thread of cnats no
+ * longer uses any subscription. */
 static void on_closed(natsConnection *connection, void *context)
 {
 	struct nats_link *link = context;

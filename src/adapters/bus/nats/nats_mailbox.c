@@ -1,6 +1,6 @@
 /*
  * Receives the replies to one thread's requests. The same thread reads them, so there are no
- * callbacks and nothing is shared.
+ * callbacks and no shared state.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,8 +40,8 @@ void nats_mailbox_close(struct nats_mailbox *mailbox)
 
 /*
  * If a request has no receiver, the server itself replies, and cnats hides the address of that
- * reply, so it could belong to an earlier round. Therefore the round after an abandoned one gets a
- * new inbox.
+ * reply, so the reply could belong to an earlier round. Therefore the round that follows an
+ * abandoned round gets a new inbox.
  */
 bool nats_mailbox_begin(struct nats_mailbox *mailbox)
 {
@@ -70,7 +70,7 @@ void nats_mailbox_address(
 		(unsigned long long)mailbox->round, number);
 }
 
-/* Sets `number`, or returns false if the letter belongs to an earlier round. */
+/* Sets `number` and returns true, or returns false if the letter belongs to an earlier round. */
 static bool is_of_this_round(const struct nats_mailbox *mailbox, natsMsg *letter, size_t *number)
 {
 	const char *address = natsMsg_GetSubject(letter);

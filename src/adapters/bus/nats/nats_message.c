@@ -1,10 +1,10 @@
 /*
  * Converts messages of the port to messages of NATS, and back.
  *
- * A header of NATS is a line of text. Some values cannot be sent like this: those with control
+ * A header of NATS is a line of text. Some values cannot be sent as they are: values with control
  * characters or with spaces at the ends, and empty values, which cnats reads wrongly. They are sent
- * as `name*` in the notation of RFC 8187, UTF-8''with%20percents. All other values stay readable
- * for any program.
+ * under the name `name*` in the notation of RFC 8187, e.g. UTF-8''with%20percents. All other values
+ * stay readable for any program.
  */
 #include <stdlib.h>
 
@@ -164,8 +164,8 @@ natsMsg *nats_message_new(const struct nats_channel *channel, const struct bus_m
 struct reading {
 	struct bus_delivery *delivery;
 	struct arena *arena;
-	struct slice id;      /* from JetStream's header */
-	struct slice id_else; /* from the header that other engines use */
+	struct slice id;      /* from JetStream's header, Nats-Msg-Id */
+	struct slice id_else; /* from the header event-id, which other engines use */
 };
 
 static void keep_header(struct reading *reading, struct slice name, struct slice value)
@@ -207,8 +207,8 @@ static void read_values(struct reading *reading, natsMsg *message, const char *n
 	free((void *)values);
 }
 
-/* If the headers are not readable, treats the message as one without headers. Its value does not
- * depend on them. */
+/* If the headers are not readable, treats the message as one without headers, because its value
+ * does not depend on them. */
 static void read_headers(struct reading *reading, natsMsg *message)
 {
 	const char **names = NULL;
@@ -221,7 +221,8 @@ static void read_headers(struct reading *reading, natsMsg *message)
 	free((void *)names);
 }
 
-/* If the message has JetStream's id, the header event-id is an ordinary header. */
+/* Uses the header event-id as the id only if JetStream's id is missing; otherwise keeps event-id as
+ * an ordinary header. */
 static void settle_id(struct reading *reading)
 {
 	struct bus_delivery *delivery = reading->delivery;

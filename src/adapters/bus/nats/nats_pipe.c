@@ -4,7 +4,7 @@
  *
  * cnats reports when it has called the handler for the last time. Until then the pipe is neither
  * reused for another link nor freed. The handler cannot be called before the first request, because
- * nobody else knows the inbox.
+ * no other program knows the inbox.
  *
  * There is at most one request at a time. It is open while `wanted` > 0.
  */
@@ -22,7 +22,7 @@
 /* The pause after a request that the server refused. */
 #define REFUSED_NS (20 * NS_PER_MS)
 
-/* How long to wait for the remaining messages of a request after its first one. */
+/* How long to wait for the remaining messages of a request after its first message. */
 #define REST_NS (10 * NS_PER_MS)
 
 /* How many bytes a request may bring, unless the server allows larger messages. */
@@ -54,7 +54,7 @@ static bool is_of_last_request(const struct nats_pipe *pipe, natsMsg *status)
 }
 
 /*
- * Handles a status. Any 4xx ends the request; 503 means that nobody received the request. The
+ * Handles a status. Any 4xx ends the request; 503 means that the request had no receiver. The
  * caller holds the lock.
  */
 static void note_status(struct nats_pipe *pipe, natsMsg *status)
@@ -72,8 +72,8 @@ static void note_status(struct nats_pipe *pipe, natsMsg *status)
 		pipe->not_before_ns = now_ns + REFUSED_NS;
 }
 
-/* cnats calls this for each message. Only a delivery has a subject for its acknowledgement;
- * everything else is the status of a request. */
+/* cnats calls this for each message. Only a delivery has a reply subject, for its acknowledgement;
+ * any other message is the status of a request. */
 static void on_message(
 	natsConnection *connection, natsSubscription *subscription, natsMsg *message, void *context)
 {
@@ -122,7 +122,7 @@ static void on_complete(void *context)
 	set_running(context, false);
 }
 
-/* Subscribes. If the link is broken, returns false, and the handler was not called. */
+/* Subscribes. If the link is broken, returns false without ever calling the handler. */
 static bool subscribe(struct nats_pipe *pipe)
 {
 	char subject[NATS_ADDRESS_SIZE];
@@ -179,8 +179,9 @@ void nats_pipe_close(struct nats_pipe *pipe)
 /* ---- requesting and waiting -------------------------------------------------------------- */
 
 /*
- * Returns the number of a new request, or 0 if none is due. If the server did not report that the
- * previous request has expired, the durable does not exist. The caller holds the lock.
+ * Returns the number of a new request, or 0 if no request is due. If the previous request has
+ * expired without a status from the server, sets `missing`: the durable does not exist. The caller
+ * holds the lock.
  */
 static uint64_t begin_request(struct nats_pipe *pipe, size_t max)
 {
@@ -202,7 +203,7 @@ static uint64_t begin_request(struct nats_pipe *pipe, size_t max)
 /*
  * With both no_wait and expires, the server waits until it has a message, sends all that it has, up
  * to `max`, and ends the request. Without no_wait, it would keep sending messages, up to `max`,
- * even while nobody fetches.
+ * even while the consumer does not fetch.
  */
 void nats_pipe_request(struct nats_pipe *pipe, const char *stream, const char *durable, size_t max)
 {
@@ -229,7 +230,7 @@ void nats_pipe_request(struct nats_pipe *pipe, const char *stream, const char *d
 		"{\"batch\":%zu,\"max_bytes\":%lld,\"expires\":%lld,\"no_wait\":true}", max,
 		(long long)bytes_max, REQUEST_NS);
 	if (nats_link_post(pipe->link, subject, reply, slice_of(request)) != NATS_SENT)
-		nats_link_break(pipe->link); /* nats_pipe_wait() notices the break */
+		nats_link_break(pipe->link); /* nats_pipe_wait() detects the break */
 }
 
 /* Returns the time at which the wait must end. The caller holds the lock. */

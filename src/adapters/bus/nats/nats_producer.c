@@ -1,12 +1,12 @@
 /*
  * Producers for JetStream.
  *
- * A publish sends its messages and reads the producer's mailbox until it has a reply to each. Every
- * message carries its own reply address in that mailbox.
+ * A publish sends its messages and reads the producer's mailbox until every message has a reply.
+ * Each message carries its own reply address in that mailbox.
  *
  * Replies that arrive after publish() has returned belong to an earlier round. They stay in the
- * queue of cnats until the mailbox is closed, or is read again and drops them. Only the calling
- * thread knows the state of a publish, so a late reply does no harm.
+ * queue of cnats until the mailbox is closed, or until the next read of the mailbox drops them.
+ * Only the calling thread knows the state of a publish, so a late reply does no harm.
  *
  * Invariant: unheard <= under_way <= sent; messages under way have the fate UNKNOWN.
  */
@@ -16,8 +16,9 @@
 #include "base/log.h"
 
 /*
- * How much may be under way at once: enough to keep the server busy, but little enough to fit into
- * the socket's buffers, so that writes do not wait for the server. A single message may be larger.
+ * How many messages and bytes may be under way at once: enough to keep the server busy, but few
+ * enough to fit into the socket's buffers, so that writes do not wait for the server. A single
+ * message may be larger.
  */
 #define IN_FLIGHT_MAX 512
 #define IN_FLIGHT_BYTES_MAX (1024 * 1024)
@@ -25,9 +26,10 @@
 struct nats_producer {
 	struct producer base;
 	struct nats_bus *bus;
-	struct nats_mailbox mailbox; /* open on `link` while there is one */
-	struct nats_link *link;      /* held; NULL until publish() has one; may be broken */
-	struct arena scratch;        /* reset for each message */
+	struct nats_mailbox mailbox; /* open on `link` while `link` is not NULL */
+	/* held by the producer; may be broken; NULL until the first publish() */
+	struct nats_link *link;
+	struct arena scratch; /* reset for each message */
 	/* for each channel of the bus, the highest sequence that its stream had before this round
 	 */
 	int64_t *floors;
@@ -41,7 +43,8 @@ struct round {
 	size_t sent;      /* messages sent or refused so far */
 	size_t under_way; /* messages sent but not yet settled by a reply */
 	size_t bytes_under_way;
-	size_t unheard; /* how many of those no stream has received; it is not yet known which */
+	/* how many messages under way no stream has received; it is not known which ones */
+	size_t unheard;
 };
 
 static const struct producer_ops producer_ops;
@@ -81,8 +84,8 @@ static bool attach(struct nats_producer *producer)
 /* ---- replies ----------------------------------------------------------------------------- */
 
 /*
- * Notes the sequence that a new message got. A stream only grows, whichever server leads it, so a
- * sequence that the stream had before this round means that its end was lost.
+ * Records the sequence that a new message got. A stream only grows, whichever server leads it, so
+ * if the stream had that sequence before this round, the server has lost the end of the stream.
  */
 static void note_sequence(
 	struct nats_producer *producer, const struct bus_message *message, int64_t sequence)
@@ -102,8 +105,8 @@ static void note_sequence(
 	atomic_store(&producer->bus->check_soon, true);
 }
 
-/* Returns the fate of the message that the reply is about. A duplicate is CONFIRMED, because it is
- * in the stream. If the reply is not from JetStream, the fate is UNKNOWN. */
+/* Returns the fate of the message to which `answer` replies. A duplicate is CONFIRMED, because it
+ * is in the stream. If the reply is not from JetStream, the fate is UNKNOWN. */
 static enum bus_fate fate_of(
 	struct nats_producer *producer, const struct bus_message *message, natsMsg *answer)
 {
@@ -164,7 +167,7 @@ static bool await_reply(struct round *round)
 		settle(round, number, answer);
 		natsMsg_Destroy(answer);
 		return true;
-	case NATS_NOBODY: /* no stream has the subject; it may have been deleted */
+	case NATS_NOBODY: /* no stream has the subject; the stream may have been deleted */
 		round->unheard++;
 		atomic_store(&producer->bus->check_soon, true);
 		return true;
@@ -173,8 +176,8 @@ static bool await_reply(struct round *round)
 	}
 }
 
-/* Settles the messages that no stream has received. They are known only when all other messages are
- * settled. */
+/* Settles the messages that no stream has received. Only when all other messages are settled is it
+ * known which ones these are. */
 static void settle_unheard(struct round *round)
 {
 	if (round->under_way != round->unheard) {

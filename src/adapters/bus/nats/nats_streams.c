@@ -2,8 +2,8 @@
  * Creates and changes the stream of each channel.
  *
  * An existing stream keeps the operator's settings, except that it must have our subjects, keep
- * messages for seven days and remember ids for ten minutes. If the server refuses these changes,
- * the stream is used unchanged, provided that it has our subjects.
+ * messages for seven days and remember ids for ten minutes. If the server refuses to change the
+ * stream, the bus uses the stream unchanged, provided that it has our subjects.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,8 +88,8 @@ static bool covers_all(const json_t *config, const struct nats_channel *channel)
 	return true;
 }
 
-/* Adds our subjects. A stream's subjects must not overlap, so existing subjects that ours cover are
- * removed. */
+/* Adds our subjects. A stream's subjects must not overlap, so this removes existing subjects that
+ * our subjects cover. */
 static void add_subjects(json_t *config, const struct nats_channel *channel)
 {
 	json_t *subjects = json_object_get(config, "subjects");

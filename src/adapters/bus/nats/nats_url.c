@@ -1,7 +1,7 @@
 /*
  * Parses nats://user:password@host:port,host:port?option=value&…
  *
- * Values may be secrets, so no message here repeats one. Secrets are kept out of the servers'
+ * Values may be secrets, so no error text repeats a value. Secrets are kept out of the servers'
  * addresses, because cnats includes the addresses in its own messages. Defaults are set before the
  * options are read, so every field is valid once nats_url_parse() has returned true.
  */
@@ -54,8 +54,8 @@ static bool parse_servers(
 
 /*
  * Accepts user:password or :token. Refuses NATS's own notation of a token, which has no colon,
- * because programs that hide passwords in URLs would show it. Also refuses a slash, because such
- * programs would then not find the @.
+ * because programs that hide passwords in URLs would show the token. Also refuses a slash, because
+ * such programs would then not find the @.
  */
 static bool parse_user(
 	struct slice text, struct arena *arena, struct nats_url *url, char *why, size_t size)
@@ -87,7 +87,7 @@ struct option {
 	size_t place; /* offset in struct nats_url */
 	int64_t least;
 	int64_t most;
-	const char *must; /* what the value must be, for the error message */
+	const char *must; /* describes valid values, for the error message */
 };
 
 static const struct option options[] = {

@@ -1,15 +1,15 @@
 /*
  * The watcher is a thread that opens a link, prepares the streams, and shares the link with
- * producers and consumers. It then keeps pinging the server, and opens another link when this one
- * breaks. It notices a closed connection at once, and a hanging server within seconds.
+ * producers and consumers. It then keeps pinging the server, and opens another link when this link
+ * breaks. It detects a closed connection immediately, and a hanging server within seconds.
  *
  *   state   event                                                        next
  *   down    connected, and the streams exist                             up
  *   up      the connection ends, a write fails, or a PONG is late        down
  *   up      a stream is missing and cannot be created                    down, on the same link
  *
- * Two processes may create the same stream at once. The later one gets the error that the stream
- * exists, and then checks the stream again.
+ * Two processes may create the same stream at the same time. The later process gets the error that
+ * the stream exists, and then checks the stream again.
  */
 #include <stdio.h>
 #include <time.h>
@@ -104,8 +104,8 @@ static void ping(struct watch *watch)
 		nats_link_break(watch->link);
 }
 
-/* Pauses by waiting for letters, because a closed connection ends that wait at once. Letters that
- * arrive here are late, and are dropped. */
+/* Pauses by waiting for letters, because a closed connection ends such a wait immediately. Drops
+ * letters that arrive here, because they are late. */
 static void glance(struct watch *watch)
 {
 	int64_t until_ns = clock_steady_ns(&clock_system) + GLANCE_NS;
@@ -191,7 +191,7 @@ void nats_watcher_stop(struct nats_bus *bus)
 	atomic_store(&bus->stopping, true);
 	link = nats_link_hold(bus);
 	if (link) {
-		nats_link_break(link); /* so that nothing waits for a hanging server */
+		nats_link_break(link); /* so that no thread waits for a hanging server */
 		nats_link_release(link);
 	}
 	pthread_join(bus->thread, NULL);
