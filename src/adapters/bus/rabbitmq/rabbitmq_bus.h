@@ -7,22 +7,22 @@
  * must not have groups with the same name.
  *
  * The subject is the routing key (the channel's own name if there is no subject), the id is the
- * property message-id, a header content-type is the property of that name, and the key travels as
- * the header `key`.
+ * property message-id, a header named content-type becomes the property content-type, and the key
+ * travels as the header `key`.
  *
  * Each producer has its own connection and thread. Messages are persistent, and the broker confirms
- * them. If no queue is bound for a message, the broker returns it, and it is NOT_PERSISTED. If the
- * broker refuses a message (a nack), because the queue is full or its node died, the fate is
- * UNKNOWN: the queue may have it nevertheless. If a confirm is late, the producer replaces the
- * connection, so that the confirm is never mistaken for that of a newer message. While the broker
- * accepts no messages (because of a memory or disk alarm), the bus is not up and publish() refuses
- * immediately.
+ * them. If no queue is bound for a message, the broker returns the message, and its fate is
+ * NOT_PERSISTED. If the broker refuses a message (a nack), because the queue is full or its node
+ * died, the fate is UNKNOWN: the queue may have the message nevertheless. If a confirm is late, the
+ * producer replaces the connection, so that it never mistakes the late confirm for the confirm of a
+ * newer message. While the broker accepts no messages (because of a memory or disk alarm), the bus
+ * is not up and publish() refuses immediately.
  *
  * Each consumer has its own connection, and a thread that keeps it alive while the application
- * works. Unacknowledged messages are delivered again from memory; if the connection is lost, the
- * broker delivers them again to any member. As in MassTransit, a poisoned message is published to
- * the queue "<group>_error"; it is acknowledged once the broker has confirmed the copy. The broker
- * does not count deliveries, so no delivery is ever exhausted.
+ * works. A consumer delivers unacknowledged messages again from its memory; if its connection is
+ * lost, the broker delivers them again to any member of the group. As in MassTransit, a poisoned
+ * message is published to the queue "<group>_error"; it is acknowledged once the broker has
+ * confirmed the copy. The broker does not count deliveries, so no delivery is ever exhausted.
  */
 #ifndef QUIPU_ADAPTERS_BUS_RABBITMQ_RABBITMQ_BUS_H
 #define QUIPU_ADAPTERS_BUS_RABBITMQ_RABBITMQ_BUS_H
@@ -32,14 +32,14 @@
 /*
  * `url` is
  * amqp://[user:password@]host[:port][,host[:port]…][/vhost][?option=value[&option=value…]], or
- * amqps:// for TLS. Several hosts are the nodes of one cluster; a connection that fails goes on to
- * the next. The options are heartbeat (seconds), queues (quorum or classic), and for TLS cacert,
- * cert, key (files) and verify (peer or none). All parts except the port are percent-decoded. The
- * defaults are the user guest, the port of the scheme, the vhost "/", heartbeats of 10 s, the kind
- * of queues that is the broker's default, and the system's certificates. The user needs permission
- * to declare the exchanges and queues described above. Everything passed in must live as long as
- * the bus. Messages to channels that are not among `channels` are NOT_PERSISTED, and no consumer
- * may be opened for such a channel.
+ * amqps:// for TLS. Several hosts are the nodes of one cluster; if one cannot be reached, the bus
+ * tries the next. The options are heartbeat (seconds), queues (quorum or classic), and for TLS
+ * cacert, cert, key (files) and verify (peer or none). All parts except the port are
+ * percent-decoded. The defaults are the user guest, the port of the scheme, the vhost "/",
+ * heartbeats of 10 s, the broker's default kind of queue, and the system's certificates. The user
+ * needs permission to declare the exchanges and queues described above. All arguments must live as
+ * long as the bus. Messages to channels that are not among `channels` are NOT_PERSISTED, and no
+ * consumer may be opened for such a channel.
  */
 struct bus *rabbitmq_bus_new(const char *name, const char *url, const struct bus_channel *channels,
 	size_t channel_count);

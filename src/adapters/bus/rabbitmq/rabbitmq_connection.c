@@ -2,9 +2,9 @@
  * The connection of a link: logs in, disconnects, waits for frames, and explains failures. Only the
  * link's thread calls these functions, because rabbitmq-c is not thread-safe.
  *
- * rabbitmq-c has no way to interrupt a blocking call. To interrupt one, other threads shut down the
- * socket through cut_fd, a duplicate of its descriptor. For the same reason, a thread that waits
- * for frames polls wake_fd together with the socket.
+ * rabbitmq-c cannot interrupt a blocking call. Instead, other threads shut down the socket through
+ * cut_fd, a duplicate of its descriptor. For the same reason, a thread that waits for frames polls
+ * wake_fd together with the socket.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 
 #define CONNECT_TIMEOUT_S 5
 #define HANDSHAKE_TIMEOUT_S 5
-#define SET_UP_TIMEOUT_S 10 /* per request, because declaring may be slow */
+#define SET_UP_TIMEOUT_S 10 /* for each request; declaring may be slow */
 #define REQUEST_TIMEOUT_S 3
 #define GOODBYE_TIMEOUT_S 1
 
@@ -104,8 +104,8 @@ static bool open_socket(struct rabbitmq_link *link)
 }
 
 /*
- * Allows other threads to cut the link from now on. They use a duplicate of the socket's
- * descriptor, because rabbitmq-c may close the original at any time.
+ * Lets other threads cut the link from now on. They use a duplicate of the socket's descriptor,
+ * because rabbitmq-c may close the original descriptor at any time.
  */
 static bool allow_cutting(struct rabbitmq_link *link)
 {

@@ -2,8 +2,8 @@
  * Consumers of RabbitMQ.
  *
  * A fetched message stays in the consumer's list until it is acknowledged, and the next fetch
- * returns it again, before newer messages. If its connection is lost, the consumer drops it,
- * because the broker delivers it again.
+ * returns it again, before newer messages. If the message's connection is lost, the consumer drops
+ * the message, because the broker delivers it again.
  *
  * The reader (rabbitmq_reader.c) appends to the list on its own thread and sends acknowledgements.
  * Invariant: only fetch() and close remove deliveries. Therefore the deliveries of the last fetch
@@ -13,7 +13,7 @@
 
 #include "adapters/bus/rabbitmq/rabbitmq_internal.h"
 
-/* Once its messages exceed this size, a fetch returns early, with at least one message. */
+/* A fetch returns early, with at least one message, once its messages reach this size. */
 #define FETCH_BYTES_MAX (16 * 1024 * 1024)
 
 #define ACK_TIMEOUT_NS (5 * NS_PER_S)
@@ -50,8 +50,8 @@ static void drop_done(struct rabbitmq_consumer *consumer)
 	consumer->acked = consumer->given = 0;
 }
 
-/* Returns a delivery of the last fetch. Needs no lock, because the reader changes only the list
- * after these deliveries. */
+/* Returns a delivery of the last fetch. Needs no lock, because the reader only appends to the list,
+ * behind these deliveries. */
 static struct rabbitmq_delivery *delivery_at(struct rabbitmq_consumer *consumer, size_t index)
 {
 	struct rabbitmq_delivery *delivery = consumer->first;
@@ -164,9 +164,9 @@ static bool set_aside_poisoned(struct rabbitmq_consumer *consumer, size_t to)
 /* ---- ack --------------------------------------------------------------------------------- */
 
 /*
- * Makes the reader acknowledge everything up to `tag`. If the reader does not do so in time, cuts
- * its connection, so that it cannot do so later; the broker then delivers the messages again. The
- * caller holds the lock.
+ * Makes the reader acknowledge every delivery up to `tag`. If the reader does not send the
+ * acknowledgement in time, cuts its connection, so that it cannot send it later; the broker then
+ * delivers the messages again. The caller holds the lock.
  */
 static bool send_ack(struct rabbitmq_consumer *consumer, uint64_t tag)
 {
@@ -229,7 +229,7 @@ static void again(struct consumer *base)
 {
 	struct rabbitmq_consumer *consumer = consumer_of(base);
 
-	assert(consumer->acked <= consumer->given); /* the next fetch returns the rest again */
+	assert(consumer->acked <= consumer->given); /* the next fetch returns the others again */
 }
 
 static void wake(struct consumer *base)
@@ -250,7 +250,7 @@ static void close_consumer(struct consumer *base)
 	rabbitmq_link_stop(&consumer->link);
 	if (consumer->error_publisher)
 		rabbitmq_publisher_free(consumer->error_publisher);
-	drop_done(consumer); /* drops all of them, because the connection is gone */
+	drop_done(consumer); /* drops all deliveries, because the connection is gone */
 	assert(!consumer->first);
 	pthread_cond_destroy(&consumer->changed);
 	pthread_mutex_destroy(&consumer->lock);

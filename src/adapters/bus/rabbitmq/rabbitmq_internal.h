@@ -1,12 +1,12 @@
 /*
  * Declarations shared by the files of this adapter. The types and codes of amqp.h do not leave this
- * folder. Here, "channel" alone means a channel of ports/bus.h; those of AMQP are called AMQP
- * channels.
+ * folder. Here, "channel" alone means a channel of ports/bus.h; the channels of AMQP are called
+ * AMQP channels.
  *
  *   url         parses the user's URL
  *   socket      the socket to the broker, plain or TLS
  *   link        a connection and its thread; other threads may only wake, cut or stop it
- *   connection  what a link's thread does with its connection: log in, wait, disconnect
+ *   connection  logs in, waits and disconnects; called by a link's thread
  *   topology    declares exchanges, queues and bindings
  *   watcher     the link that declares everything and checks whether the broker responds
  *   letter      converts messages to AMQP and back
@@ -44,7 +44,7 @@ struct rabbitmq_url {
 	struct rabbitmq_place places[RABBITMQ_PLACES_MAX]; /* the nodes of one cluster */
 	size_t place_count;
 	const char *vhost;
-	bool has_quorum_queues; /* which queues to declare: quorum, or classic */
+	bool has_quorum_queues; /* declare quorum queues instead of the broker's default kind */
 	int heartbeat_s;
 	const char *cacert_file;
 	const char *cert_file; /* this and key_file are NULL without a client certificate */
@@ -54,7 +54,7 @@ struct rabbitmq_url {
 
 /*
  * Parses a URL; the strings of `url` are in `arena`. Returns false if the URL is not valid; `why`
- * then says what is wrong, without repeating any value, which may be a secret.
+ * then says what is wrong, without repeating any value, because a value may be a secret.
  */
 QP_MUST_CHECK bool rabbitmq_url_parse(
 	const char *text, struct arena *arena, struct rabbitmq_url *url, char *why, size_t size);
@@ -62,8 +62,8 @@ QP_MUST_CHECK bool rabbitmq_url_parse(
 /* ---- socket ------------------------------------------------------------------------------ */
 
 /*
- * Returns a socket for the connection, not connected yet. `state` owns it. On failure returns NULL
- * and writes the reason to `why`.
+ * Returns a socket for the connection, which is not connected yet. `state` owns the socket. On
+ * failure returns NULL and writes the reason to `why`.
  */
 QP_MUST_CHECK amqp_socket_t *rabbitmq_socket_new(
 	amqp_connection_state_t state, const struct rabbitmq_url *url, char *why, size_t size);
@@ -73,10 +73,11 @@ QP_MUST_CHECK bool rabbitmq_socket_check(const struct rabbitmq_url *url, char *w
 
 /* ---- links ------------------------------------------------------------------------------- */
 
-/* The only AMQP channel that a link opens. */
+/* The number of the only AMQP channel that a link opens. */
 #define RABBITMQ_AMQP_CHANNEL 1
 #define RABBITMQ_WORDS_SIZE 320
-#define RABBITMQ_NO_ANSWER "cannot connect" /* words about a broker that is not there begin so */
+/* link->words begins with this if the broker does not answer */
+#define RABBITMQ_NO_ANSWER "cannot connect"
 
 struct rabbitmq_bus;
 struct rabbitmq_link;
@@ -88,25 +89,25 @@ enum rabbitmq_event {
 	RABBITMQ_GONE,  /* the connection is no longer usable; link->words says why */
 };
 
-/* Why serve() has returned. */
+/* The result of serve(). */
 enum rabbitmq_end {
 	RABBITMQ_STOPPED,  /* the link was stopped: close the connection properly */
-	RABBITMQ_REPLACED, /* drop the connection and connect again at once */
+	RABBITMQ_REPLACED, /* drop the connection and reconnect immediately */
 	RABBITMQ_LOST,     /* the connection is lost; link->words says why */
 };
 
-/* What a link is for. Its thread calls these functions. */
+/* The purpose of a link. The link's thread calls these functions. */
 struct rabbitmq_duty {
-	/* Declares and subscribes after each login. On failure returns false and sets
+	/* Declares queues and subscribes after each login. On failure returns false and sets
 	 * link->words. */
 	bool (*set_up)(struct rabbitmq_link *link);
 
-	/* Uses the connection until it is lost or rabbitmq_link_is_stopped(). */
+	/* Uses the connection until it is lost or until rabbitmq_link_is_stopped() returns true. */
 	enum rabbitmq_end (*serve)(struct rabbitmq_link *link);
 
 	/*
 	 * Wakes threads that wait for the connection or the bus. Called after a connection has
-	 * failed, and each time the link has waited for the bus. May be NULL.
+	 * failed, and after each wait of the link for the bus. May be NULL.
 	 */
 	void (*notify)(struct rabbitmq_link *link);
 
@@ -126,22 +127,23 @@ struct rabbitmq_duty {
 struct rabbitmq_link {
 	struct rabbitmq_bus *bus;
 	const struct rabbitmq_duty *duty;
-	char who[160]; /* its name in the log and in the broker's list of connections */
+	char who[160]; /* the link's name in the log and in the broker's list of connections */
 	pthread_t thread;
 	int wake_fd;
-	struct rabbitmq_link *next; /* links bus->links */
+	struct rabbitmq_link *next; /* next in bus->links */
 
 	/* Used only by the link's thread. */
-	amqp_connection_state_t state;          /* NULL while it is not connected */
-	size_t turn;                            /* which place of the URL to use */
-	uint64_t serial;                        /* random, different for each connection */
-	char words[RABBITMQ_WORDS_SIZE];        /* what went wrong last */
-	char logged_words[RABBITMQ_WORDS_SIZE]; /* the words of the last warning; "" if none */
+	amqp_connection_state_t state;   /* NULL while not connected */
+	size_t turn;                     /* selects the place of the URL to use */
+	uint64_t serial;                 /* random, different for each connection */
+	char words[RABBITMQ_WORDS_SIZE]; /* the last failure in words */
+	/* the words of the last warning; "" if there is none */
+	char logged_words[RABBITMQ_WORDS_SIZE];
 
 	_Atomic int failures; /* consecutive failures */
 	_Atomic bool stopped;
 
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t lock; /* guards the members below */
 	pthread_cond_t ended;
 	int cut_fd; /* a duplicate of the socket's descriptor; -1 if there is none */
 	bool is_served;
@@ -162,7 +164,7 @@ void rabbitmq_link_stop(struct rabbitmq_link *link);
 /* Ends the current or the next rabbitmq_link_wait(). Any thread; never blocks. */
 void rabbitmq_link_wake(struct rabbitmq_link *link);
 
-/* Cuts the connection, so that all calls of the link's thread on it fail. Any thread; never
+/* Cuts the connection, so that all calls that the link's thread makes on it fail. Any thread; never
  * blocks. */
 void rabbitmq_link_cut(struct rabbitmq_link *link);
 
@@ -172,19 +174,20 @@ bool rabbitmq_link_is_stopped(struct rabbitmq_link *link);
 
 /*
  * Connects, logs in and calls the duty's set_up(). On failure returns false and sets link->words;
- * rabbitmq_link_disconnect() must be called even then.
+ * the caller must call rabbitmq_link_disconnect() even then.
  */
 QP_MUST_CHECK bool rabbitmq_link_connect(struct rabbitmq_link *link);
 
 /* Closes the connection. If `in_order` is true, notifies the broker first. */
 void rabbitmq_link_disconnect(struct rabbitmq_link *link, bool in_order);
 
-/* Waits `ms` milliseconds or until the link is woken. Call it only while there is no connection. */
+/* Waits `ms` milliseconds or until the link is woken. Call this only while there is no
+ * connection. */
 void rabbitmq_link_pause(struct rabbitmq_link *link, int ms);
 
 /*
- * Waits for a frame, a wake-up or steady time `until_ns`. Sends heartbeats meanwhile. `frame` is
- * valid until the next call. Returns GONE if the AMQP channel or the connection is closed.
+ * Waits for a frame, a wake-up or steady time `until_ns`. Sends heartbeats while it waits. `frame`
+ * is valid until the next call. Returns GONE if the AMQP channel or the connection is closed.
  */
 enum rabbitmq_event rabbitmq_link_wait(
 	struct rabbitmq_link *link, amqp_frame_t *frame, int64_t until_ns);
@@ -194,7 +197,7 @@ enum rabbitmq_event rabbitmq_link_wait(
 QP_MUST_CHECK bool rabbitmq_link_check_reply(
 	struct rabbitmq_link *link, amqp_rpc_reply_t reply, const char *what, const char *name);
 
-/* The same for functions of rabbitmq-c that return a status code. */
+/* Like rabbitmq_link_check_reply(), for functions of rabbitmq-c that return a status code. */
 QP_MUST_CHECK bool rabbitmq_link_check_code(struct rabbitmq_link *link, int code, const char *what);
 
 /* Sets link->words. */
@@ -214,11 +217,11 @@ struct rabbitmq_bus {
 	bool running;
 
 	_Atomic bool up;       /* the broker responds, and everything is declared */
-	_Atomic bool doubted;  /* something that was declared may no longer exist */
+	_Atomic bool doubted;  /* a declared exchange or queue may no longer exist */
 	_Atomic int blocked;   /* how many publishers the broker has blocked */
 	_Atomic int frame_max; /* in bytes, as negotiated with the broker */
 
-	pthread_mutex_t lock; /* guards what follows; never held across a blocking call */
+	pthread_mutex_t lock; /* guards the members below; never held across a blocking call */
 	struct rabbitmq_link *links;
 };
 
@@ -231,8 +234,7 @@ const struct bus_channel *rabbitmq_bus_channel(const struct rabbitmq_bus *bus, s
 /* Returns whether messages can be published now. Any thread, never blocks. */
 bool rabbitmq_bus_is_up(struct rabbitmq_bus *bus);
 
-/* Add a link to, or remove it from, the links that are woken when the bus comes up or goes down.
- * Any thread. */
+/* Add or remove a link that must be woken when the bus comes up or goes down. Any thread. */
 void rabbitmq_bus_enter(struct rabbitmq_bus *bus, struct rabbitmq_link *link);
 void rabbitmq_bus_leave(struct rabbitmq_bus *bus, struct rabbitmq_link *link);
 void rabbitmq_bus_wake_links(struct rabbitmq_bus *bus);
@@ -279,7 +281,7 @@ static inline struct slice rabbitmq_slice(amqp_bytes_t bytes)
 	return slice_make(bytes.bytes, bytes.len);
 }
 
-/* A message to be published. It does not own what it points to. */
+/* A message to be published. The letter does not own the data that it points to. */
 struct rabbitmq_letter {
 	amqp_bytes_t exchange;
 	amqp_bytes_t routing_key;
@@ -290,8 +292,8 @@ struct rabbitmq_letter {
 	enum bus_fate fate; /* set by the publisher */
 
 	/* Used only by the publisher. */
-	bool is_returned; /* the broker returned it, because no queue is bound for it */
-	bool is_settled;  /* the broker has confirmed or refused it */
+	bool is_returned; /* by the broker, because no queue is bound for it */
+	bool is_settled;  /* the broker has confirmed or refused the letter */
 };
 
 /* A message that has arrived. */
@@ -299,16 +301,17 @@ struct rabbitmq_delivery {
 	amqp_message_t message;
 	amqp_bytes_t routing_key; /* owned */
 	uint64_t tag;
-	uint64_t serial; /* the serial of the connection on which it arrived */
-	const char *why; /* why it is poisoned; NULL if it is not */
+	uint64_t serial; /* of the connection on which the message arrived */
+	const char *why; /* why the message is poisoned; NULL if it is not */
 	struct rabbitmq_delivery *next;
 };
 
 void rabbitmq_delivery_free(struct rabbitmq_delivery *delivery);
 
 /*
- * Converts a message. The letter points into the message where it can; the rest is in `arena`.
- * Returns false if AMQP cannot carry the message, or if the message's channel was not declared.
+ * Converts a message. Where possible, the letter points into the message; everything else is in
+ * `arena`. Returns false if AMQP cannot carry the message, or if the message's channel was not
+ * declared.
  */
 QP_MUST_CHECK bool rabbitmq_letter_write(struct rabbitmq_letter *letter, struct arena *arena,
 	const struct rabbitmq_bus *bus, const struct bus_message *message);
@@ -334,36 +337,38 @@ enum rabbitmq_readiness { RABBITMQ_AWAY, RABBITMQ_READY, RABBITMQ_BLOCKED };
 
 struct rabbitmq_publisher {
 	struct rabbitmq_link link;
-	const char *queue; /* declared whenever the link connects; NULL if there is none */
+	const char *queue; /* declared whenever the link connects; NULL if there is no queue */
 
 	/* Used only by the link's thread. */
 	struct rabbitmq_job *current; /* NULL between jobs */
 	uint64_t first_tag;           /* the broker's number of the job's first letter */
 	size_t written;               /* how many letters of the job are written */
-	size_t outstanding;           /* how many of those are neither confirmed nor refused */
+	size_t outstanding; /* how many written letters are neither confirmed nor refused */
 	/* how many letters, counted from the first, are confirmed or refused */
 	size_t settled;
-	size_t next_return; /* the broker can no longer return (basic.return) letters before this */
+	/* the broker can no longer return (basic.return) letters before this index */
+	size_t next_return;
 	uint64_t next_tag;
 	bool is_blocked;
-	bool is_stale;         /* a confirm or a queue is missing: replace the connection */
-	int64_t replace_at_ns; /* when a refusal may next make it stale */
+	bool is_stale; /* a confirm or a queue is missing, so the connection must be replaced */
+	int64_t replace_at_ns; /* when a refusal may next set is_stale */
 
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t lock; /* guards the members below */
 	pthread_cond_t changed;
 	enum rabbitmq_readiness readiness;
 	struct rabbitmq_job *job; /* NULL if there is nothing to do */
 };
 
-/* Starts a publisher. `queue` must outlive it, or is NULL if there is no queue to declare. */
+/* Starts a publisher. `queue` must outlive the publisher; NULL means that there is no queue to
+ * declare. */
 struct rabbitmq_publisher *rabbitmq_publisher_new(struct rabbitmq_bus *bus, const char *queue);
 
 /* Stops the link, which may take seconds, and frees the publisher. */
 void rabbitmq_publisher_free(struct rabbitmq_publisher *publisher);
 
 /*
- * Works like publish() of the port. The fate of each letter must be NOT_PERSISTED at first. Does
- * not use the letters after it has returned. One thread at a time.
+ * Works like publish() of the port. Before the call, the fate of each letter must be NOT_PERSISTED.
+ * The publisher does not use the letters after the call. One thread at a time.
  */
 QP_MUST_CHECK enum status rabbitmq_publisher_publish(struct rabbitmq_publisher *publisher,
 	struct rabbitmq_letter *letters, size_t count, int64_t until_ns);
@@ -381,29 +386,31 @@ enum rabbitmq_ack {
 };
 
 /*
- * The deliveries form a list in order of arrival. The last fetch has returned the first `given` of
- * them, and the first `acked` of these are acknowledged. The others wait for the next fetch.
+ * The deliveries form a list in order of arrival. The last fetch returned the first `given`
+ * deliveries; the first `acked` of these are acknowledged. All other deliveries wait for the next
+ * fetch.
  */
 struct rabbitmq_consumer {
 	struct consumer base;
-	struct rabbitmq_link link; /* its thread is the reader */
+	struct rabbitmq_link link; /* the link's thread is the reader */
 	const struct bus_channel *channel;
 	char *queue;
 
 	/* Used only by the thread that uses the consumer. */
-	struct arena arena; /* the deliveries of the last fetch, and letters written from them */
-	size_t given;       /* how many deliveries the last fetch returned */
-	size_t acked;       /* how many of those are acknowledged */
+	/* holds the deliveries of the last fetch, and letters written from them */
+	struct arena arena;
+	size_t given; /* how many deliveries the last fetch returned */
+	size_t acked; /* how many of the given deliveries are acknowledged */
 	char *error_queue;
 	struct rabbitmq_publisher *error_publisher; /* NULL until a message is poisoned */
 
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t lock; /* guards the members below */
 	pthread_cond_t changed;
 	struct rabbitmq_delivery *first;
 	struct rabbitmq_delivery **last;
-	uint64_t serial; /* the serial of the current connection; 0 if there is none */
+	uint64_t serial; /* of the current connection; 0 if there is none */
 	enum rabbitmq_ack ack;
-	uint64_t ack_tag; /* the reader must acknowledge everything up to this tag */
+	uint64_t ack_tag; /* the reader must acknowledge every delivery up to this tag */
 	bool woken;
 };
 

@@ -1,10 +1,11 @@
 /*
  * Converts messages to AMQP and back.
  *
- * If AMQP has a property for something, that property is used. Everything else becomes a header:
+ * Id and content type become properties of AMQP. The other headers and the key become AMQP headers:
  * text if the value is valid UTF-8, bytes otherwise. Other programs may send headers of other
- * types; they are converted to text, and tables and lists are dropped. Data is copied only if it
- * must change, so letters and deliveries point into the messages that they were converted from.
+ * types: numbers and booleans are converted to text, tables and lists are dropped. Data is copied
+ * only if it must change, so letters and deliveries point into the messages from which they were
+ * converted.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,10 +20,10 @@
 #define EVENT_ID "event-id"
 #define KEY "key"
 
-/* The limit of AMQP's short strings: routing keys, ids, names of headers. */
+/* The maximum length of AMQP's short strings: routing keys, ids, names of headers. */
 #define SHORT_MAX 255
 
-/* How much of a properties frame is reserved for everything except the headers. */
+/* How many bytes of a properties frame are reserved for everything except the headers. */
 #define PROPERTIES_MAX 2048
 
 /* The same limit as in the local bus. The broker's own default is 128 MiB. */
@@ -110,8 +111,8 @@ bool rabbitmq_letter_write(struct rabbitmq_letter *letter, struct arena *arena,
 
 /* ---- poisoned messages ------------------------------------------------------------------- */
 
-/* Returns true if a header must be left out of the copy, because it belongs to an earlier fault or
- * would route the copy to other queues as well. */
+/* Returns true if the copy of a poisoned message must not have this header, because it describes an
+ * earlier fault or would route the copy to other queues as well. */
 static bool is_left_out(struct slice name)
 {
 	static const char *const names[] = {"MT-Reason", "MT-Fault-ExceptionType",
@@ -150,8 +151,8 @@ static bool fits(struct arena *arena, amqp_table_t *table, int frame_max)
 	return amqp_encode_table(encoded, table, &offset) == AMQP_STATUS_OK;
 }
 
-/* Returns a faulty message's own headers and those that describe the fault. If they are too long
- * together, returns only the latter. */
+/* Returns the headers that describe the fault and the message's own headers. If they do not fit
+ * into a frame together, returns only the headers that describe the fault. */
 static amqp_table_t headers_with_fault(
 	struct arena *arena, const amqp_table_t *from, const char *why, int frame_max)
 {
@@ -167,8 +168,8 @@ static amqp_table_t headers_with_fault(
 }
 
 /*
- * Copies all properties except two: the broker would compare the user id with ours, and would
- * delete the copy after its expiration.
+ * Copies all properties except two: the user id, which the broker would refuse because it is not
+ * ours, and the expiration, after which the broker would delete the copy.
  */
 void rabbitmq_letter_write_fault(struct rabbitmq_letter *letter, struct arena *arena,
 	const struct rabbitmq_bus *bus, const struct rabbitmq_delivery *from, const char *queue)
@@ -281,7 +282,7 @@ static void read_properties(
 
 /*
  * Returns the position of a message. A queue has no offsets, so the position is the message's id.
- * If it has none, the position identifies only this delivery.
+ * If the message has no id, the position identifies only this delivery.
  */
 static struct slice position_of(struct arena *arena, const struct bus_channel *channel,
 	const struct rabbitmq_delivery *from, struct slice id)

@@ -1,9 +1,9 @@
 /*
  * A link: one connection and the thread that owns it. A connection of rabbitmq-c belongs to one
  * thread, its calls block, and a write may block forever if the broker does not read. Therefore a
- * thread with a deadline never calls rabbitmq-c. It hands its work to the link's thread and waits
- * until its deadline. Then it cuts the connection, which makes the call of the link's thread
- * return.
+ * thread with a deadline never calls rabbitmq-c. It passes its work to the link's thread and waits.
+ * If the work is not done by the deadline, the waiting thread cuts the connection, which ends the
+ * blocking call of the link's thread.
  *
  * Invariants: only the link's thread uses `state`; cut_fd is open only while there is a socket.
  */
@@ -22,8 +22,8 @@
 
 #define PAUSE_MIN_MS 20
 #define PAUSE_MAX_MS 1000
-#define WAITING_MS                                                                                 \
-	5000 /* how long to wait for the bus; the link is also woken when the bus comes up */
+/* How long to wait for the bus, which also wakes the link when it comes up. */
+#define WAITING_MS 5000
 
 /* A link warns after this many consecutive failures while the bus is up. */
 #define FAILURES_TO_WARN 4
@@ -43,8 +43,10 @@ const struct rabbitmq_place *rabbitmq_link_place(const struct rabbitmq_link *lin
 	return &url->places[link->turn % url->place_count];
 }
 
-/* Returns whether the failure deserves a warning: it is the first since the link worked, or the
- * broker answers with something new. After the first, it is no news that nobody answers. */
+/*
+ * Returns whether the failure deserves a warning: it is the first failure since the link worked, or
+ * the broker answers and gives a new reason. If the broker still does not answer, that is not new.
+ */
 static bool is_news(const struct rabbitmq_link *link)
 {
 	if (!*link->logged_words)
@@ -53,8 +55,8 @@ static bool is_news(const struct rabbitmq_link *link)
 	       strncmp(link->words, RABBITMQ_NO_ANSWER, strlen(RABBITMQ_NO_ANSWER)) != 0;
 }
 
-/* Counts a failure, goes on to the next node, and warns after several consecutive ones. If the
- * broker is unreachable, only the watcher warns. */
+/* Counts a failure, moves on to the next node, and warns after several consecutive failures. While
+ * the bus is down, only the watcher warns. */
 static void note_failure(struct rabbitmq_link *link)
 {
 	int failures = atomic_fetch_add(&link->failures, 1) + 1;
@@ -109,8 +111,8 @@ static void try_to_live(struct rabbitmq_link *link)
 	}
 }
 
-/* Returns the pause before the next attempt. There is none after the first failure, because it may
- * only be the end of a connection that has worked. */
+/* Returns the pause before the next attempt. There is no pause after the first failure, because
+ * that may only be the end of a connection that has worked. */
 static int pause_ms(struct rabbitmq_link *link)
 {
 	int failures = atomic_load(&link->failures);
@@ -131,7 +133,7 @@ static void *run(void *context)
 			if (!rabbitmq_link_is_stopped(link))
 				rabbitmq_link_pause(link, pause_ms(link));
 		} else {
-			/* the bus is down, so this does not count as a failure of the link */
+			/* waiting for the bus does not count as a failure of the link */
 			atomic_store(&link->failures, 0);
 			rabbitmq_link_pause(link, WAITING_MS);
 			notify(link);
@@ -171,7 +173,7 @@ static void cut(struct rabbitmq_link *link)
 		shutdown(link->cut_fd, SHUT_RDWR);
 }
 
-/* Stops the thread, but first gives it time to close its connection properly. */
+/* Stops the thread, but first lets it close its connection properly. */
 void rabbitmq_link_stop(struct rabbitmq_link *link)
 {
 	int64_t until_ns = clock_steady_ns(&clock_system) + STOP_TIMEOUT_NS;

@@ -7,7 +7,7 @@ struct rabbitmq_producer {
 	struct producer base;
 	struct rabbitmq_bus *bus;
 	struct rabbitmq_publisher *publisher;
-	struct arena arena; /* the letters of a publish */
+	struct arena arena; /* holds the letters of a publish */
 };
 
 static const struct producer_ops producer_ops;

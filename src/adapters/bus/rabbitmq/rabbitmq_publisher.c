@@ -1,7 +1,7 @@
 /*
- * Publishers. A caller hands over a job and waits. The link's thread writes all letters and then
- * reads the broker's confirms until it has all of them or the deadline has passed. The fate of a
- * letter:
+ * Publishers. A caller passes a job to the link's thread and waits. That thread writes all letters
+ * and then reads the broker's confirms until it has all of them or the deadline has passed. The
+ * fate of a letter:
  *
  *   not written                                NOT_PERSISTED
  *   written, not settled (yet)                 UNKNOWN
@@ -9,18 +9,18 @@
  *   returned, which precedes its confirm       NOT_PERSISTED
  *   refused (nack)                             UNKNOWN
  *
- * A nack says that the broker does not answer for a letter, not that no queue has it: if the node
- * of a classic queue dies, the other nodes refuse what they have handed to it and it has written,
- * and after its restart the letter is in the queue. A queue that is full and rejects what comes
- * refuses in the same words, so a letter is UNKNOWN then too.
+ * A nack means that the broker takes no responsibility for a letter, not that no queue has it. If
+ * the node of a classic queue dies, the other nodes refuse letters that they have passed to that
+ * node, although it may have written them; after its restart these letters are in the queue. A full
+ * queue that rejects new letters refuses them in the same way, so their fate is UNKNOWN too.
  *
- * A confirm contains the letter's number on its connection, but a return does not. Returns come in
- * order, so a return belongs to the job's next letter that looks the same. That is true only if no
- * return of an earlier job can still arrive. Therefore a connection on which a confirm is missing
- * is replaced.
+ * A confirm contains the letter's number on its connection, but a return does not. Returns arrive
+ * in order, so a return belongs to the job's next letter that looks the same. That is true only if
+ * no return of an earlier job can still arrive. Therefore the publisher replaces a connection on
+ * which a confirm is missing.
  *
- * During an alarm, the broker stops reading from connections that publish, and reports this to
- * them. The publisher keeps its connection, so that it learns when the alarm is over, and publishes
+ * During an alarm, the broker stops reading from connections that publish, and notifies them. The
+ * publisher keeps its connection, so that the broker can report the end of the alarm, and publishes
  * nothing until then.
  */
 #include <netinet/in.h>
@@ -31,7 +31,8 @@
 #include "adapters/bus/rabbitmq/rabbitmq_internal.h"
 #include "base/log.h"
 
-/* How long after the deadline the caller waits for the thread before it cuts the connection. */
+/* How long the caller waits after the deadline before it cuts the connection of the link's
+ * thread. */
 #define GRACE_NS (50 * NS_PER_MS)
 
 #define REPLACE_INTERVAL_NS NS_PER_S
@@ -41,18 +42,18 @@
 
 static struct rabbitmq_publisher *publisher_of(struct rabbitmq_link *link)
 {
-	return (struct rabbitmq_publisher *)link; /* its first member */
+	return (struct rabbitmq_publisher *)link; /* the publisher's first member is its link */
 }
 
-/* All functions up to "the caller" run on the link's thread. */
+/* All functions up to the section "the caller" run on the link's thread. */
 
 /* ---- confirms and returns ------------------------------------------------------------------ */
 
 /*
- * A refusal may be due to the connection: if a node dies that led a quorum queue, RabbitMQ 3.10
- * refuses everything for that queue on the AMQP channels that were opened before the next leader
- * was elected, for ever. So the connection is replaced. A queue that is full refuses too, hence not
- * every time.
+ * A refusal may be due to the connection: if the node that led a quorum queue dies, RabbitMQ 3.10
+ * refuses every letter for that queue on AMQP channels that were opened before the next leader was
+ * elected, and never stops doing so. Therefore a refusal replaces the connection, but at most once
+ * per REPLACE_INTERVAL_NS, because a full queue refuses letters too.
  */
 static void note_nack(struct rabbitmq_publisher *publisher)
 {
@@ -106,7 +107,7 @@ static bool looks_like(const struct rabbitmq_letter *letter, const amqp_basic_re
 	       slice_equal(rabbitmq_slice(letter->properties.message_id), id);
 }
 
-/* Marks a returned letter. A queue or binding is missing, so everything must be declared again. */
+/* Handles a return: a queue or binding is missing, so everything must be declared again. */
 static void note_return(struct rabbitmq_publisher *publisher, const amqp_basic_return_t *method)
 {
 	publisher->is_stale |= publisher->queue != NULL;
@@ -238,8 +239,9 @@ static bool write_letter(struct rabbitmq_publisher *publisher, struct rabbitmq_l
 }
 
 /*
- * While the socket is corked, it sends only full segments, so that the letters of a job reach the
- * broker in as few reads as possible. A socket without this option sends each letter at once.
+ * While the socket is corked, it sends only full segments, so that the broker needs as few reads as
+ * possible for the letters of a job. If the socket does not support this option, it sends each
+ * letter immediately.
  */
 static void cork(struct rabbitmq_publisher *publisher, bool corked)
 {
@@ -366,8 +368,8 @@ static const struct rabbitmq_duty duty = {.set_up = set_up, .serve = serve, .not
 /* ---- the caller -------------------------------------------------------------------------- */
 
 /*
- * Waits until the publisher is ready. Also returns OK if it is not ready by `until_ns`. The caller
- * holds the lock.
+ * Waits until the publisher is ready, but at most until `until_ns`, and returns OK in both cases.
+ * Returns BUS_UNAVAILABLE if the bus is down or the link keeps failing. The caller holds the lock.
  */
 static enum status wait_until_ready(struct rabbitmq_publisher *publisher, int64_t until_ns)
 {
@@ -384,8 +386,8 @@ static enum status wait_until_ready(struct rabbitmq_publisher *publisher, int64_
 }
 
 /*
- * Makes the link's thread run the job. If it is not done by the deadline, cuts the connection, so
- * that the thread soon releases the letters. The caller holds the lock.
+ * Makes the link's thread run the job. If the job is not done shortly after its deadline, cuts the
+ * connection, so that the thread soon stops using the letters. The caller holds the lock.
  */
 static void run_to_end(struct rabbitmq_publisher *publisher, struct rabbitmq_job *job)
 {

@@ -84,7 +84,8 @@ static bool take_frame(struct rabbitmq_link *link, const amqp_frame_t *frame)
 
 /* ---- acknowledgements -------------------------------------------------------------------- */
 
-/* Returns the tag up to which the consumer wants to acknowledge, or 0. */
+/* Returns the tag up to which the consumer wants to acknowledge deliveries, or 0 if it wants
+ * nothing. */
 static uint64_t wanted_ack(struct rabbitmq_consumer *consumer)
 {
 	uint64_t tag;
@@ -119,8 +120,8 @@ static bool acknowledge(struct rabbitmq_link *link)
 
 /* ---- the link ---------------------------------------------------------------------------- */
 
-/* Sends an acknowledgement if one is requested, and handles one frame. Returns false if the link is
- * lost. */
+/* Sends the acknowledgement that the consumer has requested, if any, and handles one frame. Returns
+ * false if the link is lost. */
 static bool work(struct rabbitmq_link *link)
 {
 	enum rabbitmq_event event;
@@ -133,8 +134,8 @@ static bool work(struct rabbitmq_link *link)
 }
 
 /*
- * Sets the serial of the current connection, or 0 if there is none. Deliveries of other connections
- * become invalid, and an acknowledgement that was requested but not yet sent fails.
+ * Sets the serial of the current connection, or 0 if there is no connection. Deliveries of other
+ * connections become invalid, and an acknowledgement that was requested but not yet sent fails.
  */
 static void set_serial(struct rabbitmq_consumer *consumer, uint64_t serial)
 {

@@ -5,8 +5,8 @@
 
 #include "adapters/bus/rabbitmq/rabbitmq_internal.h"
 
-/* Loads the files. Sets an empty password, because OpenSSL would otherwise prompt for one on the
- * terminal. */
+/* Loads the files. Sets an empty password for the key, because OpenSSL would otherwise prompt for a
+ * password on the terminal. */
 static bool use_files(amqp_socket_t *socket, const struct rabbitmq_url *url, char *why, size_t size)
 {
 	if (url->verify && amqp_ssl_socket_set_cacert(socket, url->cacert_file) != AMQP_STATUS_OK) {
@@ -51,7 +51,7 @@ amqp_socket_t *rabbitmq_socket_new(
 	if (url->tls)
 		return new_tls_socket(state, url, why, size);
 	socket = amqp_tcp_socket_new(state);
-	assert(socket); /* it only allocates memory */
+	assert(socket); /* fails only if memory runs out */
 	return socket;
 }
 

@@ -1,6 +1,7 @@
 /*
- * Declares exchanges, queues and bindings. Declaring something that already exists changes nothing.
- * If it exists with other properties, the broker closes the AMQP channel and reports what differs.
+ * Declares exchanges, queues and bindings. Declaring an exchange, queue or binding that already
+ * exists changes nothing. If it exists with other properties, the broker closes the AMQP channel
+ * and reports the difference.
  */
 #include "adapters/bus/rabbitmq/rabbitmq_internal.h"
 
@@ -19,8 +20,8 @@ bool rabbitmq_find_channel(struct rabbitmq_link *link, const struct bus_channel 
 	return declare_exchange(link, channel->name, true);
 }
 
-/* Without the argument the queue is of the kind that is the broker's default: classic, unless the
- * vhost says otherwise. */
+/* Without the argument x-queue-type, the broker creates a queue of its default kind: classic,
+ * unless the vhost has another default. */
 bool rabbitmq_declare_queue(struct rabbitmq_link *link, const char *queue)
 {
 	amqp_table_entry_t quorum = {.key = amqp_cstring_bytes("x-queue-type"),

@@ -1,9 +1,9 @@
 /*
  * Parses amqp://user:password@host:port,…/vhost?option=value&…
  *
- * Values may be secrets, so no message here repeats one. The parser of rabbitmq-c is not used,
+ * Values may be secrets, so no error text repeats a value. The parser of rabbitmq-c is not used,
  * because it does not support options and does not report what is wrong. Each function returns NULL
- * on success; otherwise it returns the problem, which completes the sentence "is not valid: …".
+ * on success; otherwise it returns a text that completes the error "… is not valid: …".
  */
 #include <stdio.h>
 
@@ -19,7 +19,7 @@
 #define HEARTBEAT_MAX_S 3600
 #define CACERT_DEFAULT "/etc/ssl/certs/ca-certificates.crt"
 
-/* The limit of AMQP's short strings. */
+/* The maximum length of AMQP's short strings. */
 #define VHOST_MAX 255
 
 static const char *parse_scheme(struct rabbitmq_url *url, struct slice *rest)
@@ -104,7 +104,7 @@ static const char *parse_authority(struct rabbitmq_url *url, struct arena *arena
 
 /*
  * According to the AMQP URI specification, a / with nothing after it means a vhost with an empty
- * name. Nobody wants that, so here it means the default vhost.
+ * name. That is rarely intended, so here it means the default vhost.
  */
 static const char *parse_vhost(struct rabbitmq_url *url, struct arena *arena, struct slice text)
 {
@@ -180,7 +180,7 @@ static const char *parse_options(struct rabbitmq_url *url, struct arena *arena, 
 		const char *decoded = value.len > 0 ? text_unescape(arena, value) : NULL;
 
 		problem = decoded ? set_option(url, name, decoded)
-				  : "an option has no value, or one with a broken %XX";
+				  : "an option has no value, or a value with a broken %XX";
 	}
 	if (!problem && !url->cert_file != !url->key_file)
 		problem = "the options cert and key must be used together";
