@@ -1,4 +1,4 @@
-/* The record of operators' actions in SQLite. */
+/* Records operators' actions in SQLite, and lists them. */
 #include "adapters/store/sqlite/sqlite_internal.h"
 
 /* clang-format off */

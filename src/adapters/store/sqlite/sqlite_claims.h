@@ -1,8 +1,8 @@
 /*
- * Tables whose rows are claimed (ports/claim_repository.h), in SQLite. The functions are shared;
- * the statements are templates in which the names of tables and columns are filled in. For the
- * columns and indexes of such a table see sql/sqlite/entitlements/0001_entitlements.sql. To add a
- * table, write
+ * Tables whose rows are claimed (ports/claim_repository.h), in SQLite. All such tables share the
+ * functions; the statements are templates into which the macros below insert the names of tables
+ * and columns. For the columns and indexes of such a table, see
+ * sql/sqlite/entitlements/0001_entitlements.sql. To add a table, write
  *
  *     static const struct sqlite_claims claims = SQLITE_CLAIMS("table", "id", …);
  */
@@ -30,7 +30,7 @@ struct sqlite_claims {
 	" FROM " table " INDEXED BY " table "_open " \
 	"WHERE status IN ('PENDING', '" busy "') "
 
-/* ?1 now, ?2 the limit. */
+/* ?1 the current time, ?2 the limit. */
 #define SQLITE_CLAIM_DUE_SQL(table, id, occurred_at, busy)                               \
 	"SELECT " id ", event_type, aggregate_key, trace_id, payload, " occurred_at ", " \
 	"    attempt_count, claim_epoch + 1, rowid" SQLITE_CLAIM_OPEN(table, busy)       \
@@ -39,7 +39,7 @@ struct sqlite_claims {
 	"    OR (status = '" busy "' AND lease_until <= ?1)) "                           \
 	"ORDER BY created_at LIMIT ?2"
 
-/* ?1 rowid, ?2 owner, ?3 now, ?4 end of the lease. */
+/* ?1 rowid, ?2 owner, ?3 the current time, ?4 the end of the lease. */
 #define SQLITE_CLAIM_TAKE_SQL(table, busy)                                            \
 	"UPDATE " table " "                                                           \
 	"SET status = '" busy "', locked_by = ?2, locked_at = ?3, lease_until = ?4, " \
@@ -51,7 +51,7 @@ struct sqlite_claims {
 	" WHERE " id " = ?1 AND claim_epoch = ?3 AND status = '" busy "' " \
 	"  AND locked_by = ?2"
 
-/* ?4 how the claim ends, ?5 now, ?6 when the row is due again, ?7 error. */
+/* ?4 how the claim ends, ?5 the current time, ?6 when the row is due again, ?7 the error. */
 #define SQLITE_CLAIM_END_SQL(table, id, busy, done, done_at)                                 \
 	"UPDATE " table " "                                                                  \
 	"SET status = CASE ?4 "                                                              \
@@ -61,11 +61,11 @@ struct sqlite_claims {
 	"    " done_at " = CASE ?4 WHEN 'done' THEN ?5 END, "                                \
 	"    lease_until = NULL, last_error = nullif(?7, '')" SQLITE_CLAIM_IS_OURS(id, busy)
 
-/* ?4 end of the lease. */
+/* ?4 the end of the lease. */
 #define SQLITE_CLAIM_RENEW_SQL(table, id, busy)                                \
 	"UPDATE " table " SET lease_until = ?4" SQLITE_CLAIM_IS_OURS(id, busy)
 
-/* ?1 now. */
+/* ?1 the current time. */
 #define SQLITE_CLAIM_COUNT_SQL(table, busy)                                                    \
 	"SELECT coalesce(sum(status = 'PENDING'), 0), coalesce(sum(status = '" busy "'), 0), " \
 	"    (SELECT count(*) FROM " table " WHERE status = 'FAILED'), "                       \
@@ -100,10 +100,10 @@ extern const struct claim_repository_ops sqlite_claims_ops;
  *   table         the table's name; it has the indexes <table>_open and <table>_ended
  *   id            the column with the row's id
  *   occurred_at   the column with the time of the event
- *   busy, done    the words that `status` uses for these two states
+ *   busy, done    the values of `status` for a claimed row and for a finished row
  *   done_at       the column with the time at which a row became `done`
- *   swept         the condition for sweeping a row, the same as in the index <table>_ended
- *   ended_at      an expression: the time at which a row began to meet that condition
+ *   swept         the condition under which a row is swept, the same as in the index <table>_ended
+ *   ended_at      an expression for the time at which a row began to meet that condition
  */
 #define SQLITE_CLAIMS(table, id, occurred_at, busy, done, done_at, swept, ended_at)                \
 	{                                                                                          \

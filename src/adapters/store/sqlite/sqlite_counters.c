@@ -1,6 +1,6 @@
 /*
- * Counters of unread messages in SQLite. lock() locks nothing: only one session writes at a time,
- * so rows that it has read cannot change before it writes them.
+ * Counters of unread messages in SQLite. lock() only reads: one session writes at a time, so rows
+ * that it has read cannot change before it writes them.
  */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
@@ -35,8 +35,8 @@ static const char list_unread_sql[] =
 	"WHERE user_id = ?4 AND message_id > ?1 AND state = 'unread' "
 	"ORDER BY message_id LIMIT ?5";
 
-/* An upsert does not work here: SQLite first checks the row to be inserted, and a negative delta
- * violates the constraint on count. */
+/* An upsert does not work here: SQLite would first check the row to be inserted, in which a
+ * negative delta violates the constraint on count. */
 static const char add_sql[] =
 	"UPDATE counters SET count = count + ?2, version = version + 1, last_updated = ?3 "
 	"WHERE user_id = ?1 AND type = " TYPE " "
@@ -135,7 +135,7 @@ static void fill_row(struct counter_row *row, const struct sqlite_query *query)
 	row->updated_us = sqlite_query_int(query, 2);
 }
 
-/* Reads the next row of the query. If there is none, sets row->exists to false. */
+/* Reads the next row of the query. If there is no next row, sets row->exists to false. */
 static void fill_next(struct counter_row *row, struct sqlite_query *query)
 {
 	row->exists = false;

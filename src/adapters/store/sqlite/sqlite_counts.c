@@ -1,6 +1,6 @@
 /*
- * Counts in SQLite. An addition is the seed's atomic UPDATE, once per count. lock() locks nothing:
- * only one session writes at a time, so rows that it has read cannot change before it writes them.
+ * Counts in SQLite. add() runs one atomic UPDATE per count. lock() only reads: one session writes
+ * at a time, so rows that it has read cannot change before it writes them.
  */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
@@ -8,9 +8,10 @@
 
 /* clang-format off */
 /*
- * ?6 and ?7 are the addition's lowest and highest sum. A value between ?4 and ?5 stays within int64
- * when either of them is added. CASE evaluates in order, so a sum is compared with a bound only if
- * it is within int64. Beyond that, SQLite would calculate with numbers that are not exact.
+ * ?6 and ?7 are the lowest and the highest sum that the addition reaches. If current_value is
+ * between ?4 and ?5, current_value + ?6 and current_value + ?7 fit into int64. CASE evaluates in
+ * order, so it compares these sums with the bounds only if they fit. Beyond int64, SQLite would
+ * calculate with floating-point numbers, which are not exact.
  */
 static const char add_sql[] =
 	"UPDATE count_values SET current_value = current_value + ?1, last_updated_at = ?2 "
@@ -156,8 +157,8 @@ static void fill_listed(void *row, struct arena *arena, const struct sqlite_quer
 }
 
 /* clang-format off */
-/* Has only one lower limit. With two, SQLite would find rows by one of them and then check the
- * other on every row. */
+/* Combines two lower limits with max(). With two separate conditions, SQLite would use one of them
+ * to find rows and check the other on every row. */
 #define LIST_SQL(until)                                                         \
 	"SELECT item_id, current_value, last_updated_at, min_value, max_value " \
 	"FROM count_values "                                                    \

@@ -1,7 +1,7 @@
 /*
  * Dead letters in SQLite. Resolving a letter first changes the row that failed, if there is one,
- * and then the letter itself, if it has a table of its own; the second statement checks what the
- * first one did. Every action of an operator is recorded in the same transaction.
+ * and then the letter itself, if letters have a table of their own; the second statement checks the
+ * result of the first. Every action of an operator is recorded in the same transaction.
  */
 #include "adapters/store/sqlite/sqlite_dead_letters.h"
 

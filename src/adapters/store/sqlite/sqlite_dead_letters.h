@@ -9,22 +9,22 @@
 #include "ports/dead_letter_repository.h"
 
 /*
- * The statements of one such view:
+ * The statements of one view:
  *
  *   put      stores a letter: id, kind, type, key, position, error, payload, attempt_count, time
  *   list     takes kind, the id of the last letter seen, and a limit
  *   find     takes kind and id; like `list` it returns id, kind, type, key, position, error,
  *            attempt_count, created, payload
- *   row      takes kind, id and PENDING or DISCARDED, the new status of the row that failed
- *   letter   takes the same parameters and the time, and marks the letter as resolved
+ *   row      takes kind, id and the new status (PENDING or DISCARDED); changes the row that failed
+ *   letter   takes the parameters of `row` and the time; marks the letter as resolved
  *   depth    counts unresolved letters
  *
  * `put` and `letter` are NULL if letters have no table of their own. If the letter was unresolved,
- * `letter` changes one row, or `row` does if there is no `letter`.
+ * `letter` changes exactly one row; without `letter`, `row` does.
  */
 struct sqlite_dead_letters {
 	struct dead_letter_repository base;
-	const char *target; /* what operator_actions calls the table */
+	const char *target; /* the table's name in operator_actions */
 	const char *list;
 	const char *find;
 	const char *row;

@@ -1,4 +1,4 @@
-/* Pages of one user's audit, read through the index on user and time. */
+/* Reads pages of one user's audit through the index on user and time. */
 #include "adapters/store/sqlite/sqlite_entitlement_audit.h"
 
 #include "adapters/store/sqlite/sqlite_internal.h"

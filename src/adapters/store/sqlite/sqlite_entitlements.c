@@ -1,6 +1,7 @@
 /*
  * Entitlements, their sources and their audit in SQLite. The audit is one table without partitions,
- * so old months are deleted row by row, in chunks that are small enough not to delay other writers.
+ * so tend_audit() deletes old months row by row, in chunks that are small enough not to delay other
+ * writers.
  */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 

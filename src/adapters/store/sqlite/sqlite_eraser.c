@@ -1,4 +1,4 @@
-/* Runs the statements of an eraser. Each step changes rows of one place only. */
+/* Runs the statements of an eraser. Each call of erase() changes rows of one place only. */
 #include "adapters/store/sqlite/sqlite_eraser.h"
 
 #include "adapters/store/sqlite/sqlite_dead_letters.h"
@@ -31,7 +31,7 @@ static struct sqlite_value value_of(
 	}
 }
 
-/* Fills in the values of a statement, and returns how many there are. */
+/* Fills in the parameter values of a statement, and returns their number. */
 static size_t fill_values(const struct sqlite_session *session,
 	const struct sqlite_erase_statement *statement, const struct erase_values *from,
 	struct sqlite_value values[ERASE_VALUES_MAX])
@@ -93,7 +93,7 @@ static enum status empty_place(struct sqlite_session *session,
 	return status;
 }
 
-/* Changes rows of the first place that still has any, and records the step. */
+/* Erases rows of the first place that still has rows, and records that in operator_actions. */
 static enum status erase_some(const struct sqlite_eraser *eraser, struct sqlite_session *session,
 	struct arena *arena, struct erasure *erasure)
 {

@@ -11,8 +11,8 @@ struct sqlite_erase_statement {
 	const char *values;
 };
 
-/* How one place is counted and emptied. Only the rows that the last statement of `erase` changes
- * are reported. */
+/* How the rows of one place are counted and erased. The last statement of `erase` determines the
+ * number of erased rows. */
 struct sqlite_erase_place {
 	struct sqlite_erase_statement count;
 	struct sqlite_erase_statement

@@ -1,6 +1,6 @@
 /*
- * The places where SQLite keeps something about a person, service by service. Published events of
- * dialogs and the answers under Idempotency-Keys are not among them, because they are deleted
+ * The places where SQLite keeps data about a person, service by service. Published events of
+ * dialogs and the answers stored under Idempotency-Keys are not listed, because they are deleted
  * within a day anyway.
  */
 #include "adapters/store/sqlite/sqlite_eraser.h"
@@ -19,7 +19,7 @@
 	"  ON m.receiver_id = c.other_id AND m.sender_id = c.user_id "                     \
 	"WHERE c.user_id = ?1 "
 
-/* Selects the same rows in all statements of a step. */
+/* Selects the same rows in all statements of one erasing step. */
 #define SOME_CONVERSATIONS                                                                 \
 	"(SELECT other_id FROM conversations WHERE user_id = ?1 ORDER BY other_id LIMIT ?2)"
 
@@ -29,7 +29,7 @@
 
 #define IS_FROM UNSENT " AND instr(CAST(payload AS TEXT), ?1) > 0"
 
-/* Conversations come after messages, because messages are found through them. */
+/* Conversations come after messages, because the statements find messages through conversations. */
 const struct sqlite_eraser sqlite_dialogs_eraser = {
 	.base = {
 		.ops = &sqlite_eraser_ops,
@@ -68,7 +68,8 @@ const struct sqlite_eraser sqlite_dialogs_eraser = {
 
 /* ---- counters ---------------------------------------------------------------------------- */
 
-/* A counted message stays for 30 days, marked as read, because its event may be delivered again. */
+/* A counted message stays for 30 days, marked as read, because the message's event may be delivered
+ * again. */
 const struct sqlite_eraser sqlite_counters_eraser = {
 	.base = {
 		.ops = &sqlite_eraser_ops,
@@ -93,8 +94,8 @@ const struct sqlite_eraser sqlite_counters_eraser = {
 	"FROM outbox_events WHERE event_id IN ("                                           \
 	"  SELECT event_id FROM entitlement_audit WHERE user_id = ?1) "
 
-/* Published events are also erased. They are found through the audit lines, and `quipu verify`
- * would report an event whose line is missing. */
+/* Published events are also erased, because `quipu verify` would report an event whose audit line
+ * is missing. Events come first, because the statement finds them through the audit lines. */
 const struct sqlite_eraser sqlite_entitlements_eraser = {
 	.base = {
 		.ops = &sqlite_eraser_ops,
@@ -142,14 +143,15 @@ const struct sqlite_eraser sqlite_notifications_eraser = {
 
 /* ---- the gateway ------------------------------------------------------------------------- */
 
-/* Select the same rows in both statements of a step. */
+/* SOME_QUEUED and SOME_OUTBOUND select the same rows in both statements of one erasing step. */
 #define SOME_QUEUED                                                                        \
 	"id IN (SELECT id FROM queued_messages WHERE user_id = ?1 ORDER BY id LIMIT ?2)"
 #define SOME_OUTBOUND                                                                      \
 	"rowid IN (SELECT rowid FROM outbound_messages "                                   \
 	"  WHERE aggregate_key = ?1 ORDER BY rowid LIMIT ?2)"
 
-/* The id of an erased message is kept, because the message's event may be delivered again. */
+/* The id of an erased message stays in sent_messages, because the message's event may be delivered
+ * again. */
 const struct sqlite_eraser sqlite_limits_eraser = {
 	.base = {
 		.ops = &sqlite_eraser_ops,

@@ -12,7 +12,7 @@ static const char find_sql[] =
 	"FROM idempotency_keys "
 	"WHERE scope = ?1 AND key = ?2 AND expires_at > ?3";
 
-/* ?12 is the time. Replaces a key that has expired by then; does not change any other key. */
+/* ?12 is the current time. Replaces a key that has expired; does not change any other key. */
 static const char put_sql[] =
 	"INSERT INTO idempotency_keys (scope, key, fingerprint, status, content_type, "
 	"    location, body, owner, note, lease_until, expires_at) "
@@ -31,7 +31,8 @@ static const char list_sql[] =
 	"WHERE (scope, key) > (?1, ?2) AND scope < ?3 "
 	"ORDER BY scope, key LIMIT ?4";
 
-/* Each of these takes scope, key and owner, and then the times that it needs. */
+/* Each of these statements takes scope, key and owner as ?1 to ?3, and more values if it needs
+ * them. */
 static const char claim_sql[] =
 	"UPDATE idempotency_keys SET owner = ?3, lease_until = ?5, note = ?6, status = ?7, "
 	"content_type = ?8, location = ?9, body = ?10 "
@@ -115,7 +116,8 @@ enum status sqlite_keys_put(struct session *base, const struct idempotency_recor
 	return sqlite_query_close(&query);
 }
 
-/* Runs `sql` for each record. `time_count` is 1 if the statement takes the time, otherwise 0. */
+/* Runs `sql` for each record. `time_count` is 1 if the statement takes the current time as ?4,
+ * otherwise 0. */
 static enum status change_keys(struct session *base, const char *sql, size_t time_count,
 	struct idempotency_record *records, size_t count)
 {

@@ -1,10 +1,10 @@
 /*
- * Declarations shared by the files of this adapter. Types and codes of sqlite3.h stay in this
- * folder.
+ * Declarations shared by the files of this adapter. The types and codes of sqlite3.h do not leave
+ * this folder.
  *
- *   writer       the one connection that writes and checkpoints, and the lock on it (its turn)
+ *   writer       the one connection that writes and checkpoints, and its lock (the turn)
  *   session      the current user of a connection
- *   query        one statement, run for each row of a batch; repositories consist of these
+ *   query        one statement, run for each row of a batch; repositories consist of queries
  *
  * There are two locks: the writer's turn, held during a write transaction, and the store's gate,
  * held shared during a read. The holder of the turn may close the gate; a reader inside the gate
@@ -25,10 +25,10 @@
 /* ---- the store --------------------------------------------------------------------------- */
 
 struct sqlite_writer {
-	struct fair_lock turn; /* guards the fields below */
+	struct fair_lock turn; /* guards the members below */
 	struct sqlite_connection connection;
-	bool in_doubt; /* the file must be reopened, and its WAL settled, before the next use */
-	/* frames in the WAL before it was settled; −1 if it could not be emptied */
+	bool in_doubt; /* before the next use, the file must be reopened and its WAL settled */
+	/* frames in the WAL before the last settling; −1 if the WAL could not be emptied */
 	int frames_found;
 
 	int wal_frames; /* frames in the WAL after the last commit */
@@ -38,7 +38,7 @@ struct sqlite_writer {
 	int checkpoint_at; /* checkpoint when the WAL has this many frames */
 	bool checkpoint_failing;
 
-	int checkpoint_step; /* this and the next are constants that tests can lower */
+	int checkpoint_step; /* this and wal_frames_max are constants, which tests can lower */
 	int wal_frames_max;
 };
 
@@ -56,7 +56,8 @@ struct sqlite_store {
 	pthread_rwlock_t gate;
 	struct sqlite_session *readers;
 
-	/* for each session kind, the steady time at which it failed; 0 while it works */
+	/* for each kind of session, the steady time of the last failure; 0 while such sessions
+	 * work */
 	_Atomic int64_t failed_at_ns[2];
 	struct tally errors[STATUS_COUNT];
 };
@@ -64,13 +65,13 @@ struct sqlite_store {
 /* Casts, and aborts if `store` is not a SQLite store. */
 struct sqlite_store *sqlite_store_of(struct store *store);
 
-/* Record that a session of this kind failed or worked, for is_up() and the log. Any thread. */
+/* Record for is_up() and the log that a session of this kind failed or worked. Any thread. */
 void sqlite_store_failed(struct sqlite_store *store, enum session_kind kind, enum status status,
 	int rc, const struct sqlite_connection *connection);
 void sqlite_store_worked(struct sqlite_store *store, enum session_kind kind);
 
-/* Translate a result code of SQLite into a status: the first for any call except COMMIT, the second
- * for COMMIT. */
+/* Translate a result code of SQLite into a status; sqlite_commit_status() is for COMMIT,
+ * sqlite_status() for all other calls. */
 enum status sqlite_status(int rc);
 enum status sqlite_commit_status(int rc);
 
@@ -78,24 +79,24 @@ enum status sqlite_commit_status(int rc);
  * `why`. */
 QP_MUST_CHECK bool sqlite_migrate(struct sqlite_store *store, char *why, size_t size);
 
-/* ---- the writer: call these with its turn taken, or before there are threads ------------- */
+/* ---- the writer: call these while holding its turn, or before there are threads ------------- */
 
 void sqlite_writer_init(struct sqlite_writer *writer);
 
-/* Opens the file. The writer is in doubt until it is settled. `flags` may contain CREATE. On
- * failure the file stays closed. */
+/* Opens the file. The writer is in doubt until sqlite_writer_settle() succeeds. `flags` may contain
+ * SQLITE_OPEN_CREATE. On failure the file stays closed. */
 QP_MUST_CHECK int sqlite_writer_open(struct sqlite_store *store, int flags);
 
 /* Copies the rest of the WAL into the database, syncs the database, and empties the WAL. */
 QP_MUST_CHECK int sqlite_writer_settle(struct sqlite_writer *writer);
 
-/* Called before each transaction: checkpoints if that is due, and reopens the file after an I/O
- * error. */
+/* Called before each transaction: checkpoints if a checkpoint is due, and reopens the file after an
+ * I/O error. */
 QP_MUST_CHECK int sqlite_writer_prepare(struct sqlite_store *store);
 
 /*
- * Called after a COMMIT has failed, while nothing else runs: reopens the file. Returns true if the
- * transaction is certainly not in the file and never will be, and false if it may be.
+ * Called after a COMMIT has failed, while nothing else uses the file: reopens the file. Returns
+ * true if the transaction is certainly not in the file and never will be, and false if it may be.
  */
 QP_MUST_CHECK bool sqlite_writer_lost_commit(struct sqlite_store *store);
 
@@ -107,10 +108,10 @@ void sqlite_writer_close(struct sqlite_writer *writer);
 struct sqlite_session {
 	struct session base;
 	enum session_kind kind;
-	/* in a transaction: a write session holds the turn, a read session the gate */
+	/* in a transaction; a write session then holds the turn, a read session the gate */
 	bool active;
 	struct sqlite_connection own; /* the connection of a read session */
-	struct sqlite_session *next;  /* links store->readers */
+	struct sqlite_session *next;  /* next in store->readers */
 };
 
 /* Casts, and aborts if `session` is not a SQLite session. */
@@ -124,11 +125,12 @@ struct sqlite_connection *sqlite_session_connection(struct sqlite_session *sessi
 /* Rolls back, releases the turn or the gate, and returns the status for `rc`. */
 QP_MUST_CHECK enum status sqlite_session_fail(struct sqlite_session *session, int rc);
 
-/* The same if SQLite reported no error, but the batch must run again. Returns RERUN. */
+/* Like sqlite_session_fail(), if SQLite reported no error but the batch must run again. Returns
+ * RERUN. */
 QP_MUST_CHECK enum status sqlite_session_rerun(struct sqlite_session *session);
 
-/* Begin and end a transaction that only reads, on a session of either kind. It sees one committed
- * state. */
+/* Begin and end a transaction that only reads, on a session of either kind. The transaction sees
+ * one committed state. */
 QP_MUST_CHECK enum status sqlite_snapshot_begin(struct sqlite_session *session);
 QP_MUST_CHECK enum status sqlite_snapshot_end(struct sqlite_session *session);
 
@@ -149,8 +151,8 @@ enum status sqlite_keys_list(struct session *session, struct arena *arena, struc
 	struct row_page *page, struct kept_answer *keys);
 enum status sqlite_keys_sweep(struct session *session, size_t limit, size_t *deleted);
 
-/* Functions of sqlite_actions.c. The first records an operator's action with the current time; call
- * it in a transaction. */
+/* Functions of sqlite_actions.c. sqlite_record_action() records an operator's action with the
+ * current time; call it in a transaction. */
 QP_MUST_CHECK enum status sqlite_record_action(
 	struct sqlite_session *session, const struct operator_record *record);
 enum status sqlite_list_actions(struct session *session, struct arena *arena, struct row_page *page,
@@ -164,7 +166,8 @@ int64_t sqlite_now_us(const struct sqlite_session *session);
 struct sqlite_value {
 	enum { SQLITE_VALUE_INT, SQLITE_VALUE_TEXT, SQLITE_VALUE_BLOB, SQLITE_VALUE_NULL } kind;
 	int64_t number;
-	struct slice bytes; /* not copied: must stay valid until the next run or the close */
+	/* not copied; must stay valid until the query's next run or its close */
+	struct slice bytes;
 };
 
 static inline struct sqlite_value sqlite_int(int64_t number)
@@ -187,67 +190,71 @@ static inline struct sqlite_value sqlite_null(void)
 	return (struct sqlite_value){.kind = SQLITE_VALUE_NULL};
 }
 
-/* The values of ?1, ?2, …, as the last two arguments of the functions below. */
+/* Expands to the last two arguments of the functions below: the values of ?1, ?2, … and their
+ * number. */
 #define SQLITE_VALUES(...)                                                                         \
 	(const struct sqlite_value[]){__VA_ARGS__},                                                \
 		sizeof((const struct sqlite_value[]){__VA_ARGS__}) / sizeof(struct sqlite_value)
 
 /*
- * A query remembers its first failure. Until sqlite_query_close() reports it, the other functions
- * do nothing, so that a loop over a batch needs no checks.
+ * A query remembers its first failure. From then on the other functions do nothing, until
+ * sqlite_query_close() reports the failure, so that a loop over a batch needs no checks.
  */
 struct sqlite_query {
 	struct sqlite_session *session;
 	sqlite3_stmt *stmt;
-	bool bound; /* has values that were bound since its last reset */
+	bool bound; /* values were bound since the last reset */
 	int rc;
 	bool running;
-	bool rerun; /* a change that must affect one row did not */
+	bool rerun; /* sqlite_query_change_one() did not change exactly one row */
 };
 
-/* Call it in a transaction. `sql` must be static. */
+/* Opens a query. Call this in a transaction. `sql` must be static. */
 struct sqlite_query sqlite_query_open(struct sqlite_session *session, const char *sql);
 
-/* Ends the previous run and starts one with these values. */
+/* Ends the previous run and starts a new one with these values. */
 void sqlite_query_start(
 	struct sqlite_query *query, const struct sqlite_value *values, size_t count);
 
 /* Moves to the next row of the run. Returns false at the end. */
 bool sqlite_query_next(struct sqlite_query *query);
 
-/* Returns a column of the row that next() has moved to. */
+/* Return a column of the current row, to which sqlite_query_next() has moved. */
 int64_t sqlite_query_int(const struct sqlite_query *query, int column);
 bool sqlite_query_is_null(const struct sqlite_query *query, int column);
 
-/* The same for text or bytes, which are valid until the following next() or start(). */
+/* Returns a column of text or bytes, which is valid until the following sqlite_query_next() or
+ * sqlite_query_start(). */
 struct slice sqlite_query_bytes(const struct sqlite_query *query, int column);
 
-/* The same, copied into `arena`. */
+/* Returns a column of text or bytes, copied into `arena`. */
 struct slice sqlite_query_keep(const struct sqlite_query *query, struct arena *arena, int column);
 
 /* Runs the statement to completion. Returns how many rows it changed. */
 int sqlite_query_change(
 	struct sqlite_query *query, const struct sqlite_value *values, size_t count);
 
-/* The same for a statement that must change exactly one row. If it does not, close() returns
+/* Runs a statement that must change exactly one row. If it does not, sqlite_query_close() returns
  * RERUN. */
 void sqlite_query_change_one(
 	struct sqlite_query *query, const struct sqlite_value *values, size_t count);
 
-/* Ends the query and returns its status. If that is not OK, the transaction has been rolled
+/* Ends the query and returns its status. If the status is not OK, the transaction has been rolled
  * back. */
 QP_MUST_CHECK enum status sqlite_query_close(struct sqlite_query *query);
 
-/* A statement that reads a page of rows: ?1 and ?2 are page->after, ?3 page->after_number, ?4
+/*
+ * A statement that reads a page of rows: ?1 and ?2 are page->after, ?3 page->after_number, ?4
  * page->user_id, ?5 page->limit, ?6 page->after_minor, ?7 page->from, ?8 page->until. A statement
- * leaves out the parameters that it does not need. */
+ * may leave out parameters.
+ */
 struct sqlite_list {
 	const char *sql;
 	size_t row_size;
 	void (*fill)(void *row, struct arena *arena, const struct sqlite_query *query);
 };
 
-/* Fills `rows` and the page's count and time. Call it outside a transaction. */
+/* Fills `rows` and the page's count and time. Call this outside a transaction. */
 QP_MUST_CHECK enum status sqlite_list_rows(struct session *session, struct arena *arena,
 	const struct sqlite_list *list, struct row_page *page, void *rows);
 
@@ -260,7 +267,7 @@ void *sqlite_more_room(
 QP_MUST_CHECK enum status sqlite_sweep(
 	struct session *session, const char *sql, int64_t before_us, size_t limit, size_t *deleted);
 
-/* The same for rows older than `age_us`. */
+/* Like sqlite_sweep(), for rows older than `age_us`. */
 QP_MUST_CHECK enum status sqlite_sweep_age(
 	struct session *session, const char *sql, int64_t age_us, size_t limit, size_t *deleted);
 

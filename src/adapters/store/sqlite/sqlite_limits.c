@@ -1,5 +1,5 @@
-/* Limits of users in SQLite. A settlement names the window that it belongs to, so that it changes
- * nothing if that window has ended in the meantime. */
+/* Limits of users in SQLite. A settlement names its window, so that it changes nothing if that
+ * window has ended in the meantime. */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
 #include "adapters/store/sqlite/sqlite_eraser.h"

@@ -1,6 +1,6 @@
 /*
  * Messages in SQLite. A dialog is the union of two directions, each read from the index
- * messages_dialog, newest first. INDEXED BY makes a statement fail if that index no longer fits,
+ * messages_dialog, newest first. INDEXED BY makes a statement fail if SQLite cannot use the index,
  * instead of silently becoming slow.
  */
 #include "adapters/store/sqlite/sqlite_repositories.h"
@@ -18,7 +18,8 @@ static const char put_sql[] =
 	"INSERT INTO messages (receiver_id, id, sender_id, text, created_at) "
 	"VALUES (?1, ?2, ?3, ?4, ?5)";
 
-/* Most messages belong to the span that their conversation already has, and change nothing here. */
+/* Most messages belong to the span that their conversation already has, so for them this statement
+ * changes nothing. */
 static const char end_sql[] =
 	"INSERT INTO conversations (user_id, other_id, last_span) "
 	"VALUES (?1, ?2, substr(?3, 1, 7)) "
@@ -43,7 +44,7 @@ static const char find_unread_sql[] =
 	"WHERE receiver_id = ?1 AND sender_id = ?2 AND id <= ?3 AND is_read = 0 "
 	"ORDER BY id LIMIT ?4";
 
-/* ?1 and ?2 are the users; only ids below ?3 are listed; ?4 is the limit. */
+/* ?1 and ?2 are the users. Lists only messages with ids below ?3. ?4 is the limit. */
 #define DIRECTION_SQL(receiver, sender)                                              \
 	"SELECT * "                                                                  \
 	"FROM ("                                                                     \
@@ -56,7 +57,7 @@ static const char find_unread_sql[] =
 static const char list_sql[] = DIRECTION_SQL("?1", "?2") " UNION ALL " DIRECTION_SQL(
 	"?2", "?1") " ORDER BY id DESC LIMIT ?4";
 
-/* Messages of a user to themselves: both directions are the same. */
+/* For messages of a user to themselves: both directions are the same. */
 static const char list_own_sql[] = DIRECTION_SQL("?1", "?2");
 
 /* clang-format off */
@@ -66,10 +67,10 @@ static const char list_own_sql[] = DIRECTION_SQL("?1", "?2");
 	"  WHERE receiver_id = " receiver " AND sender_id = " sender "), '')"
 
 /*
- * ?1 is the user; only conversations whose last message has an id below ?2 are listed; ?3 is the
- * limit. The index is sorted by span, so SQLite sorts the conversations of only one span at a time
- * by their last messages, and stops when the page is full. Unread messages are counted in the
- * messages table. A CROSS JOIN is used because SQLite does not reorder its tables.
+ * ?1 is the user. Lists only conversations whose last message has an id below ?2. ?3 is the limit.
+ * The index is sorted by span, so SQLite sorts the conversations of only one span at a time by
+ * their last messages, and stops when the page is full. The statement uses CROSS JOIN because
+ * SQLite does not change the order of its tables.
  */
 static const char list_conversations_sql[] =
 	"WITH page AS MATERIALIZED ("

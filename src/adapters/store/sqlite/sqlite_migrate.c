@@ -1,5 +1,5 @@
-/* Brings the schema of a file up to date. The file itself records the applied migrations, in
- * schema_migrations. */
+/* Brings the schema of a file up to date. The table schema_migrations in the file records the
+ * migrations that were applied. */
 #include <stdio.h>
 
 #include "adapters/store/sqlite/sqlite_internal.h"

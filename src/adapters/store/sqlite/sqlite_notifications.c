@@ -3,7 +3,7 @@
  * events (processed_events).
  *
  * Invariant: a FAILED notification has an unresolved letter with the same id; `quipu verify` checks
- * this. Both are written in one transaction.
+ * this. One transaction writes both.
  */
 #include "adapters/store/sqlite/sqlite_eraser.h"
 #include "adapters/store/sqlite/sqlite_repositories.h"

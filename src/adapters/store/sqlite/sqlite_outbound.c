@@ -1,8 +1,8 @@
 /*
  * Messages on their way to a provider, in SQLite, with their dead letters (outbound_dlq).
  *
- * Invariant: a FAILED message has an unresolved letter with the same id. Both are written in one
- * transaction.
+ * Invariant: a FAILED message has an unresolved letter with the same id. One transaction writes
+ * both.
  */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 

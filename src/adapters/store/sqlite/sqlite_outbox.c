@@ -1,4 +1,4 @@
-/* Outboxes in SQLite: tables whose rows are claimed and whose FAILED rows are their dead
+/* Outboxes in SQLite: tables of events, which relays claim. Rows that are FAILED are the dead
  * letters. */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
@@ -97,7 +97,7 @@ static enum status resend(const struct outbox_repository *repository, struct ses
 
 static const struct outbox_repository_ops ops = {.put = put, .resend = resend};
 
-/* Initializes `name`, a struct sqlite_outbox, for `table`. */
+/* Initializes the struct sqlite_outbox `name` for `table`. */
 #define SQLITE_OUTBOX(name, table)                                                                 \
 	{                                                                                          \
 		.base = {.ops = &ops, .claims = &name.claims.base, .dead = &name.dead.base},       \

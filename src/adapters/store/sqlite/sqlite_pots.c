@@ -1,8 +1,8 @@
 /*
- * Pots and their coins in SQLite. The lock is the seed's: a token and an expiry in the pot's row.
- * Sessions of this process never compete for it, because only one writes at a time; it keeps out
- * other programs that write to the file. Every change checks the token in its WHERE, so a batch
- * that has lost its lock changes nothing and runs again.
+ * Pots and their coins in SQLite. A pot's lock is a token and an expiry in the pot's row. Sessions
+ * of this process never compete for the lock, because only one of them writes at a time; the lock
+ * keeps out other programs that write to the file. Every change checks the token in its WHERE, so a
+ * batch that has lost its lock changes nothing and runs again.
  */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
@@ -13,8 +13,11 @@ static const char take_sql[] =
 	"UPDATE pot SET lock = ?2, lock_expire_time = ?3 "
 	"WHERE id = ?1 AND (lock IS NULL OR lock_expire_time <= ?4)";
 
-/* Like the seed's statement, these two change a row only while the lock is held. The second one can
- * also insert a kind of coin that was never in the pot, but costs several times as much. */
+/*
+ * These two statements change a row only while the token ?4 holds the lock. change_or_add_sql can
+ * also insert a kind of coin that was never in the pot, but costs several times as much as
+ * change_sql.
+ */
 static const char change_sql[] =
 	"UPDATE coin SET coin_count = ?3 "
 	"WHERE pot_id = ?1 AND denomination = ?2 "
@@ -30,7 +33,7 @@ static const char release_sql[] =
 	"UPDATE pot SET lock = NULL, lock_expire_time = NULL "
 	"WHERE id = ?1 AND lock = ?2";
 
-/* Does not use up an id if the name is taken, because ids have 32 bits. */
+/* Inserts nothing if the name is taken, so that no id is used up: ids have only 32 bits. */
 static const char create_sql[] =
 	"INSERT INTO pot (pot_name, max_coins, create_time) "
 	"SELECT ?1, ?2, ?3 "
@@ -44,7 +47,8 @@ static const char find_sql[] = "SELECT " POT_COLUMNS " FROM pot WHERE id = ?1";
 static const char find_name_sql[] = "SELECT " POT_COLUMNS " FROM pot WHERE pot_name = ?1";
 
 /* clang-format off */
-/* Returns one row with the limit, under the denomination 0, and one for each kind of coin. */
+/* Returns one row with the denomination 0 and the pot's limit, and one row for each kind of
+ * coin. */
 static const char content_sql[] =
 	"SELECT 0, max_coins "
 	"FROM pot "
@@ -78,7 +82,7 @@ static enum status take_locks(struct sqlite_session *session, const struct pot_l
 	return sqlite_query_close(&query);
 }
 
-/* Reads the contents of a pot. Returns false if it does not exist. */
+/* Reads the contents of a pot. Returns false if the pot does not exist. */
 static bool read_content(struct sqlite_query *query, struct pot_content *pot)
 {
 	bool is_there = false;
@@ -101,8 +105,8 @@ static bool read_content(struct sqlite_query *query, struct pot_content *pot)
 	return is_there;
 }
 
-/* Reads the pots. If a pot exists but its lock could not be taken, it is busy: another token holds
- * it. */
+/* Reads the pots. A pot that exists, but whose lock could not be taken, is busy: another token
+ * holds the lock. */
 static enum status read_taken(
 	struct sqlite_session *session, struct pot_content *pots, size_t count)
 {
@@ -124,7 +128,8 @@ static enum status take(const struct pot_repository *repository, struct session 
 	return status;
 }
 
-/* Runs `sql` for each changed kind. Adds to `missing` the number of runs that changed no row. */
+/* Runs `sql` for each changed kind of coin. Sets `missing` to the number of runs that changed no
+ * row. */
 static enum status run_changes(struct sqlite_session *session, const char *sql,
 	const struct pot_lock *lock, const struct pot_change *changes, size_t count,
 	size_t *missing)
@@ -284,8 +289,8 @@ static enum status count_pots(struct sqlite_session *session, int64_t *total)
 	return sqlite_query_close(&query);
 }
 
-/* Fills the pages. Skipping pots with OFFSET costs as much as reading them, so a page beyond the
- * last pot is not queried. */
+/* Fills the pages. Skipping pots with OFFSET costs as much as reading them, so this does not query
+ * a page beyond the last pot. */
 static enum status fill_pages(struct sqlite_session *session, struct arena *arena,
 	struct pot_page *pages, size_t count, int64_t total)
 {

@@ -19,7 +19,7 @@ struct sqlite_query sqlite_query_open(struct sqlite_session *session, const char
 	return query;
 }
 
-/* SQLite would bind NULL for a NULL pointer, not the empty string. */
+/* Never returns a null pointer, for which SQLite would bind NULL instead of an empty value. */
 static const char *data_of(struct slice bytes)
 {
 	return bytes.data ? bytes.data : "";

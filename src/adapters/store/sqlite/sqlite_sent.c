@@ -1,4 +1,4 @@
-/* Sent messages in SQLite. */
+/* The ids of sent messages in SQLite. */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
 #include "adapters/store/sqlite/sqlite_internal.h"

@@ -1,13 +1,14 @@
 /*
- * Sessions and their transactions. Write sessions share the writer's connection, so a write session
- * is little more than the right to use it; read sessions have connections of their own.
+ * Sessions and their transactions. All write sessions share the writer's connection, so a write
+ * session is little more than the right to use that connection; each read session has a connection
+ * of its own.
  *
- *   state     event                            next      what is held
+ *   state     event                            next      lock held
  *   idle      begin, snapshot_begin            active    write: the writer's turn; read: the gate
  *   active    commit, rollback, snapshot_end   idle
  *   active    any failure                      idle, rolled back
  *
- * Every failure ends in fail() or sqlite_session_rerun(): they roll back, release the turn or the
+ * Every failure ends in fail() or sqlite_session_rerun(). These roll back, release the turn or the
  * gate, and decide whether the connection can still be trusted.
  */
 #include <stdlib.h>
@@ -99,7 +100,7 @@ static void distrust_connection(struct sqlite_session *session)
 		sqlite_connection_close(&session->own);
 }
 
-/* Rolls back. Puts the connection in doubt if `in_doubt`, or if the rollback failed. */
+/* Rolls back. Distrusts the connection if `in_doubt` is true or the rollback fails. */
 static void abandon(struct sqlite_session *session, bool in_doubt)
 {
 	bool undone = undo(sqlite_session_connection(session));

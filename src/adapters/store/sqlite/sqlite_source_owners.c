@@ -13,7 +13,7 @@
 	NEXT_SQL("user_id", user_id, unit) ", "                                   \
 	NEXT_SQL("stock_keeping_unit", user_id, unit)
 
-/* Goes from each entitlement straight to the next one, however many sources it has. */
+/* Jumps from each entitlement straight to the next one, however many sources an entitlement has. */
 static const char owners_sql[] =
 	"WITH RECURSIVE owner(user_id, unit) AS ("
 	"  SELECT " NEXT_OWNER_SQL("?1", "?2") " "

@@ -1,7 +1,7 @@
 /*
  * Translates SQLite's result codes, and decides from them whether the store is up. Reads and writes
- * are tracked separately: on a full disk reads work and writes do not. Each change of either is
- * logged once.
+ * are tracked separately: on a full disk reads work and writes do not. Each change between working
+ * and failing is logged once.
  */
 #include "adapters/store/sqlite/sqlite_internal.h"
 #include "base/log.h"
@@ -26,11 +26,12 @@ enum status sqlite_status(int rc)
 }
 
 /*
- * COMMIT writes the pages to the WAL, marks the last one as the end of the transaction, and calls
- * fsync. If a step fails, nobody sees the transaction for now; but if the mark has been written, a
- * recovery will find it. Not even a full disk proves that it was not written: where the WAL
- * overwrites older frames, they may already contain the missing part. Only two codes prove it,
- * because SQLite returns them before the first write.
+ * COMMIT writes the pages to the WAL, marks the last page as the end of the transaction, and calls
+ * fsync. If one of these steps fails, the transaction is not visible for now; but if the mark was
+ * written, a recovery will find and apply the transaction. Not even a full disk proves that the
+ * mark was not written: where the WAL overwrites older frames, they may already contain the missing
+ * part. Only two codes prove that nothing was written, because SQLite returns them before the first
+ * write.
  */
 enum status sqlite_commit_status(int rc)
 {

@@ -1,9 +1,9 @@
 /*
- * The store: starting it, its health, and announcements. Everything about connections is in
+ * The store: starting it, its health, and announcements. The code for connections is in
  * sqlite_writer.c and sqlite_session.c.
  *
- * Health follows from what sessions report: after a failure the store is down, after a success it
- * is up again. Nothing probes the file. Announcements stay in the process, because no other process
+ * The sessions report their results: after a failure the store is down, after a success it is up
+ * again. No thread probes the file. Announcements stay in the process, because no other process
  * uses the file.
  */
 #include "adapters/store/sqlite/sqlite_store.h"
@@ -15,8 +15,9 @@
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
 /*
- * After a failure the store is down until something works, but for at most this long. Otherwise a
- * process that gets no requests because it is down would never find out that the file works again.
+ * After a failure the store is down until a session succeeds, but for this long at most. Otherwise
+ * a process that gets no requests because it is down would never find out that the file works
+ * again.
  */
 #define DOWN_NS (5 * NS_PER_S)
 
@@ -28,8 +29,8 @@ struct sqlite_store *sqlite_store_of(struct store *store)
 	return (struct sqlite_store *)store;
 }
 
-/* A thread that waits for the exclusive lock goes before new readers. Otherwise a steady stream of
- * reads would keep it out for ever. */
+/* Gives a thread that waits for the exclusive lock priority over new readers. Otherwise a steady
+ * stream of reads would keep that thread out for ever. */
 static void init_gate(pthread_rwlock_t *gate)
 {
 	pthread_rwlockattr_t attributes;
@@ -42,7 +43,7 @@ static void init_gate(pthread_rwlock_t *gate)
 
 /*
  * By default SQLite counts the memory it uses, under a lock that all threads share. Counting takes
- * a tenth of the time of a small statement, and nothing here uses the number. The call has no
+ * a tenth of the time of a small statement, and Quipu does not use the number. The call has no
  * effect after a database has been opened.
  */
 static void stop_counting_memory(void)
@@ -86,7 +87,7 @@ struct store *sqlite_store_new(const char *name, const char *path, const char *c
 }
 
 /* If the disk is full, there may be no room to settle the WAL. The store starts nevertheless, so
- * that it can be read. */
+ * that reads work. */
 static int open_file(struct sqlite_store *store)
 {
 	int rc = sqlite_writer_open(store, SQLITE_OPEN_CREATE);

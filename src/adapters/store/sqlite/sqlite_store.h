@@ -1,8 +1,8 @@
 /*
  * Implements ports/store.h with SQLite: one file, one process. All write sessions share ONE
- * connection and take turns on it, in the order in which they ask for it. Therefore no row is ever
- * busy, and all transaction modes behave alike. Each read session has a connection of its own and
- * is not delayed by writes. COMMIT returns after fsync (WAL, synchronous=FULL).
+ * connection and take turns on it, in the order of their requests. Therefore no row is ever busy,
+ * and all transaction modes behave alike. Each read session has a connection of its own and is not
+ * delayed by writes. COMMIT returns after fsync (WAL, synchronous=FULL).
  *
  * After an I/O error the kernel's page cache cannot be trusted: after a failed fsync it may show
  * data that the disk does not have. Therefore the next transaction first reopens the file, which
@@ -17,8 +17,8 @@
 
 /*
  * `path` is the database file. If it does not exist, start() creates it; its folder must exist.
- * `components` (NULL-terminated) names the folders of sql/sqlite to apply. Everything passed in
- * must live as long as the store.
+ * `components` (NULL-terminated) names the folders of sql/sqlite to apply. All arguments must live
+ * as long as the store.
  */
 struct store *sqlite_store_new(const char *name, const char *path, const char *const *components,
 	const struct clock *clock);

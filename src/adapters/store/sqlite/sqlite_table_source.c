@@ -1,7 +1,7 @@
 /*
- * Names of tables and columns come from the file's own schema, so a migration that adds a table
- * requires no change here. Tables are listed in the order of their creation, so each comes after
- * those that it refers to.
+ * Reads the tables of one SQLite file for `quipu copy`. The names of tables and columns come from
+ * the file's own schema, so a migration that adds a table requires no change here. Tables are
+ * listed in the order of their creation, so each table comes after the tables to which it refers.
  */
 #include "adapters/store/sqlite/sqlite_table_source.h"
 
@@ -15,7 +15,7 @@
 #include "ports/migration.h"
 
 #define TABLES_MAX 32
-#define KEYS "idempotency_keys" /* a table of every file */
+#define KEYS "idempotency_keys" /* every file has this table */
 
 static const char pragmas[] = "PRAGMA query_only = ON; PRAGMA trusted_schema = OFF;";
 
@@ -37,8 +37,8 @@ static const char columns_sql[] = "SELECT name, pk FROM pragma_table_info(?1) OR
 
 struct source_table {
 	struct table_facts table;
-	const char *order; /* the columns of its primary key, for ORDER BY */
-	const char *where; /* the rows that are read */
+	const char *order; /* the columns of the primary key, for ORDER BY */
+	const char *where; /* the condition for the rows to read */
 };
 
 struct table_source {
@@ -48,9 +48,9 @@ struct table_source {
 	const char *components[SOURCE_COMPONENTS_MAX + 1];
 	struct source_table tables[TABLES_MAX];
 	size_t table_count;
-	int other_count;       /* of files whose keys are left out */
+	int other_count;       /* number of attached files */
 	sqlite3_stmt *reading; /* NULL if no table is being read */
-	size_t width;          /* of the table that is being read */
+	size_t width;          /* number of columns of the table that is being read */
 };
 
 static bool failed(struct table_source *source, int rc, char *why, size_t size)
@@ -70,7 +70,8 @@ static const char *keep(struct table_source *source, const unsigned char *text)
 	return memcpy(copy, text, len);
 }
 
-/* Returns the first column of the first row, or 0 if there is no row or no such table. */
+/* Returns the first column of the first row, or 0 if there is no row or the table does not
+ * exist. */
 static int64_t number(struct table_source *source, const char *sql)
 {
 	sqlite3_stmt *stmt = NULL;
@@ -223,7 +224,8 @@ void table_source_close(struct table_source *source)
 {
 	table_source_end(source);
 	if (source->connection.db)
-		sqlite_connection_checkpoint_on_close(&source->connection); /* leaves no -wal */
+		/* deletes the -wal file */
+		sqlite_connection_checkpoint_on_close(&source->connection);
 	sqlite_connection_close(&source->connection);
 	arena_release(&source->arena);
 	free(source);
@@ -262,7 +264,8 @@ static int attach(struct table_source *source, const char *path)
 	return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* Leaves out the keys that the attached file has as well and that expire later there. */
+/* Leaves out each key that the attached file also has with a later expiry. `later` is the SQL
+ * operator for that comparison: > or >=. */
 static void narrow(struct table_source *source, struct source_table *keys, const char *later)
 {
 	struct buffer where = buffer_make(&source->arena, 512);
@@ -285,8 +288,8 @@ static struct source_table *keys_of(struct table_source *source)
 	return NULL;
 }
 
-/* A file whose keys have all been left out is not compared again: for each of them, a third file
- * has one that expires later. */
+/* Does not compare with a file whose keys have all been left out: each of these keys remains in
+ * another file. */
 bool table_source_share_keys(struct table_source *const *sources, size_t count, size_t at,
 	int64_t *left_out, char *why, size_t size)
 {
@@ -330,7 +333,7 @@ bool table_source_begin(struct table_source *source, const struct table_facts *t
 	return rc == SQLITE_OK || failed(source, rc, why, size);
 }
 
-/* Returns false for a type that none of our tables uses. */
+/* Returns false for a floating-point number, which none of our tables contains. */
 static bool read_cell(sqlite3_stmt *stmt, int column, struct cell *cell)
 {
 	int type = sqlite3_column_type(stmt, column);

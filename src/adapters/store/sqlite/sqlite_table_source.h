@@ -1,7 +1,7 @@
 /*
- * The tables of one SQLite file, to be copied to another engine. The file is only read, and no
- * server may use it meanwhile. All functions block; call them on the main thread. Functions that
- * can fail write a sentence to `why`.
+ * The tables of one SQLite file, to be copied to another engine. These functions only read the
+ * file; no server may use it at the same time. All functions block; call them on the main thread.
+ * Functions that can fail write a sentence to `why`.
  */
 #ifndef QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_TABLE_SOURCE_H
 #define QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_TABLE_SOURCE_H
@@ -20,21 +20,21 @@ struct table_source;
 QP_MUST_CHECK struct table_source *table_source_open(const char *path, char *why, size_t size);
 void table_source_close(struct table_source *source);
 
-/* Return the tables, each after those that it refers to, and the components of the schema. */
+/* Return the tables, each after the tables to which it refers, and the components of the schema. */
 size_t table_source_count(const struct table_source *source);
 const struct table_facts *table_source_at(const struct table_source *source, size_t index);
 const char *table_source_component(const struct table_source *source, size_t index); /* or NULL */
 
 /*
- * Leaves out the Idempotency-Keys of the source at `at` that another source has as well, for a
- * target with one table for all of them. The key that expires later remains; of two that expire
- * together, that of the first source. Call it for every source. Sets `left_out` to the number of
- * keys.
+ * For a target with one table for all Idempotency-Keys: leaves out the keys of the source at index
+ * `at` that another source has as well. Of two equal keys, the one that expires later remains; if
+ * they expire at the same time, the key of the first source remains. Call this for every source.
+ * Sets `left_out` to the number of keys left out.
  */
 QP_MUST_CHECK bool table_source_share_keys(struct table_source *const *sources, size_t count,
 	size_t at, int64_t *left_out, char *why, size_t size);
 
-/* Begins to read a table in the order of its primary key, without its first `skip` rows. */
+/* Begins to read a table in the order of its primary key, after its first `skip` rows. */
 QP_MUST_CHECK bool table_source_begin(struct table_source *source, const struct table_facts *table,
 	int64_t skip, char *why, size_t size);
 

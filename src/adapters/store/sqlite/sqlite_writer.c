@@ -1,19 +1,19 @@
 /*
- * The one connection that writes the file: opens it, keeps its WAL short, and reopens it after an
- * I/O error.
+ * The one connection that writes: opens the file, keeps its WAL short, and reopens the file after
+ * an I/O error.
  *
- * By default SQLite would checkpoint at the end of a COMMIT and hide errors. Here the checkpoint
- * runs before a transaction begins, when the answers of the previous one are already on their way.
- * Long reads can make the WAL grow: a checkpoint cannot copy pages that a running read must not see
- * yet, and the WAL cannot start over while a read uses it. If it reaches WAL_BYTES_MAX, new reads
- * have to wait while a full checkpoint runs.
+ * By default SQLite would checkpoint at the end of a COMMIT and hide errors. This writer instead
+ * checkpoints before a transaction begins, when the answers of the previous transaction are already
+ * on their way. Long reads can make the WAL grow: a checkpoint cannot copy pages that a running
+ * read must not see yet, and the WAL cannot start over while a read uses it. If the WAL reaches
+ * WAL_BYTES_MAX, new reads must wait while a full checkpoint runs.
  *
- * A failed fsync is not simply retried, because the kernel reports the failure once and then treats
- * pages that never reached the disk as clean. SQLite does not sync a partial checkpoint at once,
- * and does not copy its pages a second time. It does not sync the frames that a recovery finds in
- * the WAL either. But if the file is reopened after all connections have been closed, SQLite reads
- * the WAL from its beginning and forgets what it has copied; the checkpoint that follows writes all
- * of it again.
+ * Retrying a failed fsync is not enough, because the kernel reports the failure once and then
+ * treats pages that never reached the disk as clean. SQLite does not sync a partial checkpoint
+ * immediately, and does not copy its pages a second time; nor does it sync the frames that a
+ * recovery finds in the WAL. But if all connections are closed and the file is opened again, SQLite
+ * reads the WAL from its beginning and no longer knows which pages it has copied, so the following
+ * checkpoint writes all of them again.
  *
  * Invariant: a transaction begins only while in_doubt is false.
  */
@@ -49,7 +49,7 @@ static int after_commit(void *context, sqlite3 *db, const char *schema, int wal_
 	return SQLITE_OK;
 }
 
-/* Checkpoints. Returns BUSY, without waiting, if a reader of another program is in the way. */
+/* Runs a checkpoint. If another program is reading the file, returns BUSY without waiting. */
 static int checkpoint(struct sqlite_writer *writer, int mode, int *wal_frames)
 {
 	sqlite3 *db = writer->connection.db;
@@ -71,7 +71,8 @@ static int checkpoint_behind_gate(struct sqlite_store *store)
 	return rc;
 }
 
-/* Logs when checkpoints begin to fail, and when they work again. Transactions do not need them. */
+/* Logs when checkpoints begin to fail, and when they work again. Transactions work even if
+ * checkpoints fail. */
 static void note_checkpoint(struct sqlite_store *store, int rc)
 {
 	struct sqlite_writer *writer = &store->writer;
@@ -162,10 +163,9 @@ int sqlite_writer_prepare(struct sqlite_store *store)
 }
 
 /*
- * The WAL is the proof. If it was read again and emptied for good, and had no more frames than
- * before the COMMIT, the transaction is lost. If it had more frames, they are the transaction. If
- * it had the same number, they may still be the transaction if that was the first after a
- * checkpoint, because it then overwrote the WAL from its beginning.
+ * The WAL is the proof: reopen() reads it again and empties it. The transaction is lost if the WAL
+ * had no frames, or exactly as many as before the COMMIT. But if a checkpoint had just run, an
+ * equal number proves nothing, because the COMMIT may have overwritten the WAL from its beginning.
  */
 bool sqlite_writer_lost_commit(struct sqlite_store *store)
 {
