@@ -1,4 +1,4 @@
-/* The record of operators' actions in PostgreSQL. */
+/* Records operators' actions in PostgreSQL, and lists them. */
 #include "adapters/store/postgres/postgres_internal.h"
 
 /* clang-format off */

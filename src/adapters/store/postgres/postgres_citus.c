@@ -1,18 +1,20 @@
 /*
- * The statements that differ on Citus, by name. Each takes the same parameters as the statement it
- * replaces and returns the same columns. They differ for these reasons:
+ * The statements that differ on Citus, by name. Each takes the same parameters and returns the same
+ * columns as the statement that it replaces. They differ for these reasons:
  *
  *   SHARDS        A statement runs only on some shards if a condition names values of the
- *                 distribution column. A join with the rows of a batch does not, and would run on
- *                 all shards.
+ *                 distribution column. A join with the rows of a batch names no values, so the
+ *                 statement would run on all shards.
  *   locks         FOR UPDATE works on one shard only. An UPDATE that changes nothing locks the same
- *                 rows, in the same order. It cannot skip rows that others hold: it waits for them
- *                 as long as lock_timeout allows, and the caller runs smaller batches.
- *   sweeps        They choose rows without a lock, and delete those that have not changed since.
- *   time          It is read once, on the node that Quipu talks to, as a row of a CTE. In UPDATE
- *                 and RETURNING only immutable functions may convert it: see FROM_US and TO_US.
+ *                 rows, in the same order. It cannot skip rows that other sessions hold: it waits
+ *                 for them as long as lock_timeout allows, and the caller runs smaller batches.
+ *   sweeps        A sweep chooses rows without locking them, and deletes the chosen rows that have
+ *                 not changed since.
+ *   time          A statement reads the time once, on the node to which Quipu is connected, as a
+ *                 row of a CTE. In UPDATE and RETURNING only immutable functions may convert the
+ *                 time: see CITUS_FROM_US and CITUS_TO_US.
  *   LATERAL       A LIMIT for each row of a batch becomes row_number() or max().
- *   ctid          It means nothing across shards, so rows are found by their keys.
+ *   ctid          A ctid has no meaning across shards, so rows are found by their keys.
  *   joins         Tables that are not on the same shard are joined through a CTE.
  *
  * A statement that reads several nodes does not read them all at the same moment, so the rows of a
@@ -20,8 +22,8 @@
  * decisions are made on locked rows.
  *
  * Tables stay on the coordinator if their rows are claimed with SKIP LOCKED (outboxes,
- * notifications, dead letters) or have unique names and foreign keys (pots). Their statements do
- * not differ.
+ * notifications, dead letters) or have unique names and foreign keys (pots). Statements on these
+ * tables do not differ.
  */
 #include "adapters/store/postgres/postgres_citus.h"
 
@@ -40,8 +42,8 @@
 static_assert(IDEMPOTENCY_LEASE_US == 4000000, "quipu_keys_put repeats this value");
 
 static const struct pg_statement keys[] = {
-	/* Reads schema_migrations, which only the coordinator has. Otherwise Citus would run the
-	 * look-up of a single key entirely on the key's node, with that node's clock. */
+	/* Reads schema_migrations because only the coordinator has it. Otherwise Citus would run
+	 * the look-up of a single key entirely on the key's node, with that node's clock. */
 	{"quipu_keys_find",
 		"WITH clock AS MATERIALIZED ("
 		"  SELECT quipu_now() AS now FROM schema_migrations LIMIT 1) "
@@ -50,8 +52,8 @@ static const struct pg_statement keys[] = {
 		"FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w(scope, key, n) "
 		"JOIN idempotency_keys k ON k.scope = w.scope AND k.key = w.key "
 		"WHERE k.expires_at > " CITUS_NOW " " CITUS_SHARDS("k.key", "$2")},
-	/* The condition may neither read the time nor use a parameter, so it derives the time from
-	 * the lease. */
+	/* The condition after DO UPDATE may neither read the time nor use a parameter, so it
+	 * derives the time from the lease. */
 	{"quipu_keys_put",
 		"WITH " CITUS_CLOCK " "
 		"INSERT INTO idempotency_keys AS k (scope, key, fingerprint, status, "
@@ -247,7 +249,8 @@ static const struct pg_statement messages[] = {
 		"ON CONFLICT (user_id, other_id) DO UPDATE "
 		"SET last_span = EXCLUDED.last_span "
 		"WHERE c.last_span < EXCLUDED.last_span"},
-	/* The last message of a conversation is in its last span and has one of two directions. */
+	/* The last message of a conversation belongs to the conversation's last span, and was
+	 * either received or sent by the user. */
 	{"quipu_conversations_list",
 		"WITH near AS MATERIALIZED ("
 		"  SELECT other_id, last_span FROM conversations "

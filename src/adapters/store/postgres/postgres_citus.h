@@ -1,4 +1,5 @@
-/* Shared by the files with Citus's statements; see postgres_citus.c for how and why they differ. */
+/* Declarations shared by the files that contain the statements for Citus. See postgres_citus.c for
+ * how these statements differ from the plain ones, and why. */
 #ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_CITUS_H
 #define QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_CITUS_H
 

@@ -1,4 +1,4 @@
-/* Entitlements on Citus: the statements of a batch, lists, and what verify reads. */
+/* Entitlements on Citus: the statements for batches, for lists, and for `quipu verify`. */
 #include "adapters/store/postgres/postgres_citus.h"
 
 /* clang-format off */
@@ -95,7 +95,7 @@ static const struct pg_statement entitlements[] = {
 		"ORDER BY w.n, s.status, s.granted_at DESC, s.kind, s.source_id"},
 };
 
-/* ---- what verify reads of entitlements ------------------------------------------------------ */
+/* ---- statements for `quipu verify` ------------------------------------------------------ */
 
 #define NEWEST_LINES(condition)                                                            \
 	"  SELECT DISTINCT ON (b.user_id, b.stock_keeping_unit) b.user_id, "               \

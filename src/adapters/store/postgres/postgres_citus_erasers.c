@@ -1,4 +1,5 @@
-/* Erasing a person on Citus. ctid means nothing across shards, so rows are found by their keys. */
+/* Erases a person on Citus. A ctid has no meaning across shards, so rows are found by their
+ * keys. */
 #include "adapters/store/postgres/postgres_citus.h"
 
 /* clang-format off */

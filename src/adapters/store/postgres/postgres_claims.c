@@ -3,12 +3,13 @@
  *
  * A row that is done leaves a dead entry at the head of the index on open rows until a vacuum
  * removes it: a minute later, or hours later if a backup holds an old snapshot. A claim that starts
- * at the head reads all dead entries; after a minute at 14,000 events/s that took three quarters of
- * its time. So each store remembers a floor: the created_at of the first open row. Claims start
- * there, and each claim raises the floor to the first row that is still open.
+ * at the head of the index reads all dead entries; after a minute at 14,000 events/s that took
+ * three quarters of the claim's time. Therefore each store remembers a floor: the created_at of the
+ * first open row. Claims start at the floor, and each claim raises it to the first row that is
+ * still open.
  *
  * A row can appear below the floor if its commit was more than SLACK_US late, or if another process
- * resent it. It then waits for the next scan of the whole index, for at most LOOK_LEAST_NS, or
+ * resent it. Such a row waits for the next scan of the whole index: for at most LOOK_LEAST_NS, or
  * longer if scans are slow.
  */
 #include "adapters/store/postgres/postgres_claims.h"
@@ -54,7 +55,7 @@ static void has_looked(struct pg_floor *floor, int64_t start_ns)
 	atomic_store(&floor->look_at_ns, now_ns + wait_ns);
 }
 
-/* Raises the floor, because no row was open from `from_us` up to `oldest_us`. Does nothing if the
+/* Raises the floor, because no row between `from_us` and `oldest_us` is open. Does nothing if the
  * floor is no longer `was_us`: another thread may have lowered it for a new row. */
 static void raise(struct pg_floor *floor, int64_t was_us, int64_t from_us, int64_t oldest_us)
 {
@@ -121,7 +122,8 @@ static struct pg_param epochs_of(
 	return pg_param_array(&epochs);
 }
 
-/* Runs a statement that returns the places of the claims it changed, and sets was_ours. */
+/* Runs a statement that returns the places of the claims it changed, and sets was_ours of each
+ * claim. */
 static enum status run_on_claims(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_param *params, size_t param_count, struct claim *claims, size_t count)
 {

@@ -1,7 +1,7 @@
 /*
- * Tables whose rows are claimed (ports/claim_repository.h), in PostgreSQL. The functions are
- * shared; the statements are templates in which the names of tables and columns are filled in. For
- * the columns of such a table, and for the meaning of `stage`, see
+ * Tables whose rows are claimed (ports/claim_repository.h), in PostgreSQL. All such tables share
+ * the functions; the statements are templates into which the macros below insert the names of
+ * tables and columns. For the columns of such a table, and for the meaning of `stage`, see
  * sql/postgres/entitlements/0001_entitlements.sql. To add a table, write
  *
  *     static const struct pg_claims claims = PG_CLAIMS("table", "id", …);
@@ -23,15 +23,15 @@ struct pg_claims {
 	struct pg_statement list;
 };
 
-/* The time, read once per statement: WITH clock … (SELECT now FROM clock). */
+/* SQL for the current time, read once per statement: WITH clock … (SELECT now FROM clock). */
 #define PG_CLOCK "clock AS MATERIALIZED (SELECT quipu_now() AS now)"
 #define PG_CLOCK_NOW "(SELECT now FROM clock)"
 
 /* clang-format off */
 /*
- * The seed's claim. $1 limit, $2 owner, $3 lease, $4 the created_at to start at (see
- * postgres_claims.c). The chosen ids are compared as an array. If they were joined, a plan made
- * while the table was empty would treat the table as the smaller side and read all of it.
+ * Claims rows. $1 limit, $2 owner, $3 lease, $4 the created_at to start at (see postgres_claims.c).
+ * The UPDATE compares ids with an array instead of joining the chosen rows: a join planned while
+ * the table was empty would treat the table as the smaller side and read all of it.
  */
 #define PG_CLAIM_SQL(table, id, occurred_at, busy)                                        \
 	"WITH " PG_CLOCK ", taken AS ("                                                   \
@@ -60,18 +60,18 @@ struct pg_claims {
 	"  WHERE stage = 'OPEN' AND created_at >= " PG_FROM_US("$1::int8") " " \
 	"  ORDER BY created_at LIMIT 1)"
 
-/* Returns the created_at of the first open row at or after $1, or the current time if there is
- * none. */
+/* Returns the created_at of the first open row at or after $1, or the current time if there is no
+ * such row. */
 #define PG_CLAIM_OLDEST_SQL(table)                                                  \
 	"SELECT " PG_TO_US("coalesce(" PG_CLAIM_FIRST_OPEN(table) ", quipu_now())")
 
 /*
- * $1 is the owner; w has the ids, epochs and places of claims. Changes the claims that this owner
- * still has, and returns their places.
+ * The condition under which this owner still has a claim: $1 is the owner; w has the id, epoch and
+ * place of each claim, i.e. its number in the batch. Returns the places of the changed rows.
  *
- * With `id = w.id` the planner may read the whole primary key instead of looking up each id. It
- * does so if the table was empty when it was last analyzed, however large it is now. With ANY it
- * can only look up ids.
+ * With `id = w.id`, the planner may read the whole index of the primary key instead of looking up
+ * each id: it does so if the table was empty when it was last analyzed, however large it is now.
+ * With ANY, the planner can only look up ids.
  */
 #define PG_CLAIM_IS_OURS(id, busy)                                            \
 	" WHERE e." id " = ANY (ARRAY[w.id::uuid]) AND e.claim_epoch = w.epoch " \
@@ -141,10 +141,10 @@ extern const struct claim_repository_ops pg_claims_ops;
  *   table         the table's name; also part of the names of the prepared statements
  *   id            the column with the row's id, a uuid
  *   occurred_at   the column with the time of the event
- *   busy, done    the words that `status` uses for these two states
+ *   busy, done    the values of `status` for a claimed row and for a finished row
  *   done_at       the column with the time at which a row became `done`
- *   swept         the stages to sweep, as a list in SQL: "'SENT', 'FAILED'"
- *   ended_at      an expression: the time at which a row entered one of these stages
+ *   swept         the stages to sweep, as an SQL list: "'SENT', 'FAILED'"
+ *   ended_at      an expression for the time at which a row entered one of these stages
  */
 #define PG_CLAIMS(table, id, occurred_at, busy, done, done_at, swept, ended_at)                    \
 	{                                                                                          \
@@ -159,8 +159,8 @@ extern const struct claim_repository_ops pg_claims_ops;
 		.list = {"quipu_" table "_list_rows", PG_CLAIM_LIST_SQL(table, id, done_at)},      \
 	}
 
-/* Makes claims start no later than `time_us`, because an open row with that created_at exists or
- * soon will. Any thread. */
+/* Makes claims start at `time_us` at the latest, because an open row with that created_at exists or
+ * will soon exist. Any thread. */
 void pg_claim_from(struct session *session, const struct pg_claims *claims, int64_t time_us);
 
 #endif

@@ -11,7 +11,7 @@ static const struct pg_statement rows_statement = {
 	"ORDER BY user_id, other_id LIMIT $3::int8",
 };
 
-/* Goes from each pair of users straight to the next one, however many messages it has. */
+/* Jumps from each pair of users straight to the next pair, however many messages a pair has. */
 static const struct pg_statement directions_statement = {
 	"quipu_messages_directions",
 	"WITH RECURSIVE pair AS ("

@@ -1,15 +1,15 @@
 /*
  * Servers and `quipu copy` never use a database at the same time: every connection of a server
- * holds a lock that it shares with other servers, and a copy holds the same lock alone. Every
- * connection has it, not only the watcher's, so that a copy cannot begin while a single session
- * could still write. The server of the database releases the lock with the connection, however its
- * process ends.
+ * holds a lock in shared mode, and a copy holds the same lock in exclusive mode. Every connection
+ * holds it, not only the watcher's, so that a copy cannot begin while a single session could still
+ * write. PostgreSQL releases the lock when the connection ends, however the process ends.
  *
- * The lock covers the time of a copy. What an interrupted copy leaves behind is covered by its row
- * in quipu_copy. A server reads it under the lock, so no copy can begin after that.
+ * The lock protects the database while a copy runs. After an interrupted copy, the copy's row in
+ * quipu_copy keeps servers out. A server reads that row while it holds the lock, so no copy can
+ * begin after the check.
  *
- * Nobody waits for the lock in a queue. A copy that waited there would keep new sessions of a
- * running server out, even if it was started with the wrong URL.
+ * No process waits in PostgreSQL's queue for the lock. A copy in that queue would keep new sessions
+ * of a running server out, even if the copy was started with the wrong URL.
  */
 #include "adapters/store/postgres/postgres_copy_lock.h"
 
@@ -20,12 +20,13 @@
 /* An arbitrary number that every Quipu uses. */
 #define COPY_LOCK "7310579613"
 
-/* The connections of a process that has just ended may still hold the lock, and a server that waits
- * for the end of a copy holds it for moments. */
+/* A copy retries, because the connections of a process that has just ended may still hold the lock,
+ * and because a server that waits for the end of a copy briefly takes it. */
 #define TRIES 20
 #define TRY_AGAIN_MS 100
 
-/* Runs a query that returns one truth value. Returns false, with a reason in `why`, if it fails. */
+/* Runs a query that returns one boolean. Returns false, with a reason in `why`, if the query
+ * fails. */
 static bool ask(PGconn *connection, const char *sql, bool *answer, char *why, size_t size)
 {
 	PGresult *result = PQexec(connection, sql);
@@ -53,7 +54,7 @@ static bool no_copy_runs(PGconn *connection, char *why, size_t size)
 	return is_shared;
 }
 
-/* Call it under the lock. */
+/* Returns true if every copy to this database is finished. The connection must hold the lock. */
 static bool is_whole(PGconn *connection, char *why, size_t size)
 {
 	bool may_be_half, is_whole;
@@ -83,7 +84,7 @@ bool pg_admit_server(PGconn *connection, char *why, size_t size)
 
 /* ---- the copy ---------------------------------------------------------------------------- */
 
-/* Writes what holds the lock. */
+/* Writes to `why` which kind of process holds the lock. */
 static void explain_lock(PGconn *connection, char *why, size_t size)
 {
 	bool is_copy;

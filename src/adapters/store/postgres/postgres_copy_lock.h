@@ -7,11 +7,11 @@
 
 #include "adapters/store/postgres/postgres_internal.h"
 
-/* Admits a connection of a server, beside those of other servers. Refuses while a copy runs, and
- * while one is unfinished. */
+/* Admits a connection of a server; other servers may be connected too. Refuses while a copy runs or
+ * is unfinished. */
 QP_MUST_CHECK bool pg_admit_server(PGconn *connection, char *why, size_t size);
 
-/* Admits the connection of a copy, if there is no other of a server or a copy. */
+/* Admits the connection of a copy. Refuses if a server or another copy is connected. */
 QP_MUST_CHECK bool pg_admit_copy(PGconn *connection, char *why, size_t size);
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * Counters of unread messages in PostgreSQL.
  *
- * No statement locks rows: lock() only reads, and put() changes only messages that are still unread
- * and counts them. A count that is too small means that another session was faster, and the batch
- * runs again.
+ * No statement locks rows in advance: lock() only reads, and put() changes only messages that are
+ * still unread and counts them. If that count is too small, another session was faster, and the
+ * batch runs again.
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 
@@ -37,8 +37,8 @@ static const struct pg_statement lock_statement = {
 	"AS u(user_id, message_id, state, event_us)"
 
 /* clang-format off */
-/* The old state is a column of the rows, like the type in ADD_ROWS. If it were a constant, the
- * planner could read the index of all unread messages. */
+/* The old state, `known`, is a column of the rows, like the type in ADD_ROWS. If it were a
+ * constant, the planner might read the index of all unread messages. */
 static const struct pg_statement update_statement = {
 	"quipu_counter_messages_update",
 	"WITH w AS MATERIALIZED (SELECT u.*, 'unread' AS known FROM " PUT_ROWS ") "
@@ -94,10 +94,10 @@ static const struct pg_statement list_unread_statement = {
 #define ROW_COLUMNS "c.count, c.version, " UPDATED_US
 
 /*
- * The planner is pinned to a nested loop over the sorted rows, with one index lookup per row (see
+ * The planner is pinned to a nested loop over the sorted rows, with one index look-up per row (see
  * session_settings in postgres_store.c), so rows are locked in the order of their ids. An upsert
- * does not work here: PostgreSQL first checks the row it would insert, and a negative delta
- * violates the constraint on count.
+ * does not work here: PostgreSQL would first check the row to be inserted, in which a negative
+ * delta violates the constraint on count.
  */
 static const struct pg_statement add_statement = {
 	"quipu_counters_add",
@@ -186,7 +186,7 @@ static const struct pg_shape put_shape = {
 };
 
 /* Writes the messages whose `exists` has this value. Returns RERUN if another session changed one
- * of them first. */
+ * of these messages first. */
 static enum status put_some(struct pg_session *session, const struct pg_statement *statement,
 	bool exists, const struct counter_message *messages, size_t count)
 {
@@ -232,7 +232,7 @@ static enum status list_unread(const struct counter_repository *repository, stru
 
 /* ---- counters ---------------------------------------------------------------------------- */
 
-/* Reads ROW_COLUMNS. */
+/* Reads ROW_COLUMNS, which follow the first column. */
 static void fill_row(struct counter_row *row, const PGresult *result, int at)
 {
 	row->exists = true;

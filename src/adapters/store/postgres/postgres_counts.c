@@ -1,6 +1,6 @@
 /*
- * Counts in PostgreSQL. A batch of additions is one UPDATE, which need not read the rows first.
- * Everything else locks its rows and then writes the edits of each kind with one statement.
+ * Counts in PostgreSQL. A batch of additions is one UPDATE, which need not read the rows first. All
+ * other changes lock their rows and then write the edits of each kind with one statement.
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 
@@ -8,11 +8,11 @@
 
 /* clang-format off */
 /*
- * The seed's atomic UPDATE, for a whole batch. The planner is pinned to a nested loop over the
- * sorted array, with one index lookup per element (see session_settings in postgres_store.c), so
- * rows are locked in the order of their ids.
+ * One atomic UPDATE for a whole batch. The planner is pinned to a nested loop over the sorted
+ * array, with one index look-up per element (see session_settings in postgres_store.c), so rows are
+ * locked in the order of their ids.
  *
- * CASE, unlike AND, evaluates in order: a sum is compared with the bounds only if it is within
+ * CASE, unlike AND, evaluates in order: it compares sums with the bounds only if they fit into
  * int64, so that no bound and no value can make the statement fail.
  */
 static const struct pg_statement add_statement = {
@@ -163,7 +163,7 @@ static void add_bound(struct pg_array *column, const struct count_bound *bound)
 		pg_array_null(column);
 }
 
-/* Queues the edits of one kind, and returns how many there are. */
+/* Queues the edits of one kind, and returns their number. */
 static size_t queue_edits(struct pg_session *session, const struct pg_statement *statement,
 	enum count_edit_kind kind, const struct count_edit *edits, size_t count, int64_t now_us)
 {

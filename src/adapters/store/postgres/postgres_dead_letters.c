@@ -1,8 +1,8 @@
 /*
  * Dead letters in PostgreSQL. Resolving a letter first changes the row that failed, if there is
- * one, and then the letter itself, if it has a table of its own. Both statements are sent together,
- * and the second checks what the first one did. Every action of an operator is recorded in the same
- * transaction.
+ * one, and then the letter itself, if letters have a table of their own. Both statements are sent
+ * together, and the second checks the result of the first. Every action of an operator is recorded
+ * in the same transaction.
  */
 #include "adapters/store/postgres/postgres_dead_letters.h"
 

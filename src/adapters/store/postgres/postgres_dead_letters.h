@@ -9,25 +9,26 @@
 #include "ports/dead_letter_repository.h"
 
 /*
- * The statements of one such view:
+ * The statements of one view:
  *
  *   put          stores letters: arrays of id, kind, type, key, position, error, payload and
  *                attempt_count; ignores poison
- *   put_poison   takes the same and stores only poison
+ *   put_poison   takes the parameters of `put` and stores only poison
  *   list         takes kind, the id of the last letter seen, and a limit
  *   find         takes kind and id; like `list` it returns id, kind, type, key, position, error,
  *                attempt_count, created, payload
- *   row          takes kind, id and PENDING or DISCARDED, the new status of the row that failed
- *   letter       takes the same parameters and marks the letter as resolved
+ *   row          takes kind, id and the new status (PENDING or DISCARDED) of the row that failed
+ *   letter       takes the parameters of `row` and marks the letter as resolved
  *   depth        counts unresolved letters
  *
  * `put`, `put_poison` and `letter` have no SQL if letters have no table of their own. If the letter
- * was unresolved, `letter` returns a row, or `row` does if there is no `letter`.
+ * was unresolved, `letter` returns a row; without `letter`, `row` does.
  */
 struct pg_dead_letters {
 	struct dead_letter_repository base;
-	const char *target;              /* what operator_actions calls the table */
-	const struct pg_claims *reopens; /* the table whose row a replay sets back to PENDING */
+	const char *target; /* the table's name in operator_actions */
+	/* the table in which a replay sets a row back to PENDING */
+	const struct pg_claims *reopens;
 	struct pg_statement put;
 	struct pg_statement put_poison;
 	struct pg_statement list;

@@ -1,9 +1,9 @@
 /*
- * How connections are opened, and why they could not be.
+ * Opens connections, and explains why one could not be opened.
  *
  * A URL may name several hosts, of which one is the primary and the others are its standbys. libpq
- * tries them in turn; a server that accepts no writes does not count (target_session_attrs), so
- * after a failover the new primary is found without any further setting.
+ * tries them in turn and skips servers that accept no writes (target_session_attrs), so after a
+ * failover it finds the new primary without any further setting.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #define ELEMENT_SIZE 256
 #define PORT_DEFAULT "5432"
 
-/* What PQconnectdbParams() is called with. */
+/* The arguments of PQconnectdbParams(). */
 struct parameters {
 	const char *names[NAMES_MAX];
 	const char *values[NAMES_MAX];
@@ -28,7 +28,7 @@ static void add(struct parameters *parameters, const char *name, const char *val
 	parameters->values[parameters->count++] = value;
 }
 
-/* Our defaults; the URL comes after them and overrides them. */
+/* Returns our defaults, followed by the URL, which overrides them. */
 static struct parameters parameters_of(const char *url)
 {
 	struct parameters parameters = {0};
@@ -62,7 +62,7 @@ static unsigned count_elements(struct slice list)
 	return count;
 }
 
-/* Copies an element of a comma-separated list; a list of one element is for every host. Returns
+/* Copies an element of a comma-separated list; a list of one element applies to every host. Returns
  * false if the element is empty or too long. */
 static bool pick(char out[ELEMENT_SIZE], struct slice list, unsigned nth)
 {
@@ -84,7 +84,7 @@ static struct slice value_of(const PQconninfoOption *options, const char *name)
 	return (struct slice){0};
 }
 
-/* The elements of one host. They override the lists of the URL. */
+/* The parameters of one host. They override the lists in the URL. */
 struct place {
 	char host[ELEMENT_SIZE];
 	char address[ELEMENT_SIZE];
@@ -110,9 +110,9 @@ static void add_place(struct parameters *parameters, const PQconninfoOption *opt
 }
 
 /*
- * libpq has no timeout for this way of connecting, and cannot be told to go on to the next host. So
- * the caller gives up an attempt that takes too long, and each attempt has one host only; otherwise
- * a first host that is silent would be the only one ever tried.
+ * libpq has no timeout for this way of connecting, and offers no call to move on to the next host.
+ * Therefore the caller gives up an attempt that takes too long, and each attempt uses one host
+ * only; otherwise a silent first host would be the only one ever tried.
  */
 PGconn *pg_dial_start(const char *url, unsigned turn)
 {
@@ -129,7 +129,7 @@ PGconn *pg_dial_start(const char *url, unsigned turn)
 
 /* ---- reasons ----------------------------------------------------------------------------- */
 
-/* libpq writes a line or two for each host that it tried. */
+/* Joins libpq's message into one line: it has a line or two for each host that libpq tried. */
 void pg_explain(const PGconn *connection, char *why, size_t size)
 {
 	const char *words = PQerrorMessage(connection);

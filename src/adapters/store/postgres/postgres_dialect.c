@@ -1,11 +1,12 @@
 /*
- * Plans. On PostgreSQL, a prepared statement is planned once, for arrays of any size, and the
- * planner settings of postgres_store.c determine the plan. Citus has to know the values of
- * parameters, because they decide which nodes take part, so it plans every time.
+ * Plans: plain PostgreSQL plans a prepared statement once, for arrays of any size, and the planner
+ * settings in postgres_store.c determine the plan. Citus must know the values of the parameters,
+ * because they decide which nodes take part, so it plans every execution.
  *
- * Locks. Citus changes the shards of a statement one after another, always in the same order, and
- * within a shard rows are locked in the order of their ids, as on PostgreSQL. By default it would
- * change shards in parallel, and two batches could wait for each other.
+ * Locks: with our settings, Citus changes the shards of a statement one after another, always in
+ * the same order, and locks the rows of a shard in the order of their ids, as plain PostgreSQL
+ * does. By default Citus would change shards in parallel, and two batches could wait for each
+ * other.
  */
 #include "adapters/store/postgres/postgres_dialect.h"
 

@@ -1,7 +1,8 @@
 /*
- * The two dialects of SQL that the adapter speaks: PostgreSQL's own, and that of a PostgreSQL with
- * Citus, whose tables may be spread over several nodes. A connection learns from the server which
- * one it needs. All differences between them are data, in postgres_dialect.c and postgres_citus.c.
+ * The two dialects of SQL that the adapter speaks: plain PostgreSQL, and PostgreSQL with Citus,
+ * whose tables may be spread over several nodes. A connection learns from the server which dialect
+ * it needs. All differences between the dialects are data, in postgres_dialect.c and
+ * postgres_citus.c.
  */
 #ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_DIALECT_H
 #define QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_DIALECT_H
@@ -21,20 +22,21 @@ struct pg_statements {
 
 struct pg_dialect {
 	const char *name;
-	const char *settings; /* of every session, besides those that all dialects share */
-	bool commits_alone;   /* if a statement without BEGIN fails, it has changed nothing */
-	const struct pg_statements *const *tables; /* replace statements with the same name; ends
-						      with NULL */
+	/* for every session, in addition to the settings that both dialects share */
+	const char *settings;
+	/* a statement without BEGIN is atomic: if it fails, it has changed nothing */
+	bool commits_alone;
+	const struct pg_statements *const *tables; /* see pg_dialect_sql(); NULL-terminated */
 };
 
 extern const struct pg_dialect pg_dialect_plain;
 extern const struct pg_dialect pg_dialect_citus;
 
 /*
- * Settings that keep locks short and in order: how long a statement waits for a row, and a planner
- * that can only use nested loops with one index lookup per row. Expands to USE(name, value) for
- * each setting. Sessions set them; nodes that run parts of a statement also need them (see
- * postgres_distribute.c).
+ * Settings that keep locks short and in order: they limit how long a statement waits for a row, and
+ * allow the planner only nested loops with one index look-up per row. Expands to USE(name, value)
+ * for each setting. Sessions use these settings; nodes that run parts of a statement also need them
+ * (see postgres_distribute.c).
  */
 #define PG_LOCK_SETTINGS(USE)                                                                      \
 	USE("lock_timeout", "100ms")                                                               \
@@ -46,21 +48,23 @@ extern const struct pg_dialect pg_dialect_citus;
 	USE("enable_memoize", "off")                                                               \
 	USE("jit", "off")
 
-/* SQL that returns a row if the server has Citus. It can follow other statements. */
+/* SQL that returns a row if the server has Citus. It can be sent after other statements in one
+ * string. */
 #define PG_DIALECT_QUERY "SELECT 1 FROM pg_extension WHERE extname = 'citus'"
 
 /* Returns the dialect from the result of PG_DIALECT_QUERY. */
 const struct pg_dialect *pg_dialect_of(const PGresult *result);
 
-/* Returns the text of a statement in a dialect. */
+/* Returns the text of a statement in a dialect: that of the statement with the same name in the
+ * dialect's tables, or the statement's own text. */
 const char *pg_dialect_sql(const struct pg_dialect *dialect, const struct pg_statement *statement);
 
 /* ---- distributing tables ---- */
 
 /*
  * Prints the statements that spread the tables over the nodes of a cluster, and executes them
- * unless this is a dry run. Leaves out what has already been done. On failure returns false with a
- * reason in `why`.
+ * unless this is a dry run. Leaves out statements that have already been executed. On failure
+ * returns false with a reason in `why`.
  */
 QP_MUST_CHECK bool pg_distribute(
 	PGconn *connection, bool dry_run, FILE *out, char *why, size_t size);

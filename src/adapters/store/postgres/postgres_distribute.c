@@ -1,13 +1,13 @@
 /*
  * Spreads the tables over the nodes of a Citus cluster, for `quipu migrate --distribute`.
  *
- * All tables share one group of shards. Everything that belongs to one user is therefore on one
- * node, a batch involves only the nodes of its keys, and moving a shard moves all rows of its
- * users. Idempotency-Keys are spread by key. If they were spread by user or item, nobody would
- * notice that a key is used for two users or items.
+ * All tables share one group of shards. Therefore all rows of one user are on one node, a batch
+ * involves only the nodes of its keys, and moving a shard moves all rows of its users.
+ * Idempotency-Keys are spread by key. If they were spread by user or item, the use of one key for
+ * two users or items would not be detected.
  *
- * Each step first checks whether it is needed, so that a run continues what an interrupted run
- * began.
+ * Before each step, this code checks whether the step is needed, so that a run continues where an
+ * interrupted run stopped.
  */
 #include <stdarg.h>
 #include <stdlib.h>
@@ -17,8 +17,8 @@
 
 #define STATEMENT_MAX 1024
 
-/* Tables that stay on one node are not listed: pots, and tables whose rows are claimed with SKIP
- * LOCKED. */
+/* The tables to distribute, and the column by which each is distributed. Pots, and tables whose
+ * rows are claimed with SKIP LOCKED, stay on one node and are not listed. */
 static const struct {
 	const char *table;
 	const char *column;
@@ -27,7 +27,8 @@ static const struct {
 	{"rate_limit_store", "user_id"},
 	{"entitlements", "user_id"},
 	{"entitlement_sources", "user_id"},
-	{"entitlement_audit", "user_id"}, /* with its partitions, including those of later months */
+	/* with its partitions, including the partitions of later months */
+	{"entitlement_audit", "user_id"},
 	{"messages", "receiver_id"},
 	{"conversations", "user_id"},
 	{"counters", "user_id"},
@@ -50,7 +51,7 @@ struct distribution {
 	PGconn *connection;
 	bool dry_run;
 	FILE *out;
-	size_t step_count; /* how many steps were executed, or would have been in a dry run */
+	size_t step_count; /* how many steps were executed, or printed in a dry run */
 	char *why;
 	size_t why_size;
 };
@@ -102,14 +103,17 @@ static bool QP_PRINTF(2, 3) step(struct distribution *distribution, const char *
 
 /* ---- tables ------------------------------------------------------------------------------ */
 
-/* 0: there is no such table, 1: it is on one node, 2: it is distributed */
+/* Returns 0 if the table does not exist, 1 if it is on one node, 2 if it is distributed. */
 #define STATE_SQL                                                                                  \
 	"SELECT CASE WHEN to_regclass($1) IS NULL THEN 0 "                                         \
 	"WHEN EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = to_regclass($1)) "        \
 	"THEN 2 ELSE 1 END"
 
-/* `beside` is a table that is already distributed, or NULL. Citus copies the table's rows to the
- * shards; the originals stay on the coordinator, invisible, until they are truncated. */
+/*
+ * Distributes a table. Its shards are stored beside those of `beside`, a table that is already
+ * distributed, unless `beside` is NULL. Citus copies the table's rows to the shards; the originals
+ * stay on the coordinator, invisible, until they are truncated.
+ */
 static bool distribute_table(struct distribution *distribution, const char *table,
 	const char *column, const char *beside)
 {
@@ -142,7 +146,7 @@ static bool distribute_tables(struct distribution *distribution)
 #define AS_SHOWN(name, value) " || current_setting('" name "') || ' '"
 #define AS_EXPECTED(name, value) value " "
 
-/* How many workers do not have all of the settings. */
+/* Returns how many workers do not have all of these settings. */
 #define UNSET_SQL                                                                                  \
 	"SELECT count(*) FROM run_command_on_workers($quipu$SELECT ''" PG_LOCK_SETTINGS(           \
 		AS_SHOWN) "$quipu$) WHERE result IS DISTINCT FROM '" PG_LOCK_SETTINGS(AS_EXPECTED) "'"
@@ -172,8 +176,8 @@ static bool configure_all(struct distribution *distribution)
 
 /*
  * Citus opens its own connections to the workers, as the same user, and does not pass on the
- * session's settings. run_command_on_workers() succeeds even if a worker refuses, so the settings
- * are read back.
+ * session's settings. run_command_on_workers() succeeds even if a worker refuses, so this function
+ * reads the settings back.
  */
 static bool configure_workers(struct distribution *distribution)
 {

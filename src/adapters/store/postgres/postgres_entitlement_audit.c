@@ -1,6 +1,7 @@
 /*
- * A page of the audit merges rows of the monthly partitions. Each partition is read through its
- * index on user and time, up to the limit. A cursor excludes later months.
+ * Reads pages of one user's audit. A page merges rows of the monthly partitions. PostgreSQL reads
+ * each partition through its index on user and time, up to the limit, and skips the months after
+ * the page's cursor.
  */
 #include "adapters/store/postgres/postgres_entitlement_audit.h"
 
@@ -9,8 +10,8 @@
 /* clang-format off */
 #define BEFORE PG_FROM_US("$2::int8")
 
-/* Comparing whole rows finds the place in the index, but only comparing the time alone excludes
- * partitions. */
+/* The comparison of whole rows finds the place in the index, but only the comparison of the time
+ * alone lets PostgreSQL skip partitions. */
 static const struct pg_statement read_audit_statement = {
 	"quipu_entitlements_read_audit",
 	"SELECT a.stock_keeping_unit, a.action = 'GRANTED', a.version, a.step, a.reason, "

@@ -47,7 +47,8 @@ static const struct pg_statement list_facts_statement = {
 #define LINE_IS_REPEATED "(SELECT count(*) > 1 FROM (" SAME_LINES ") AS same)"
 #define HAS_ROW PG_FINDS("entitlements b WHERE " OF_SAME)
 
-/* The rows that belong to a line are looked up line by line, so that a page may end anywhere. */
+/* Looks up the rows that belong to an audit line separately for each line, so that a page may end
+ * at any line. */
 static const struct pg_statement list_audit_statement = {
 	"quipu_entitlements_list_audit",
 	"SELECT a.user_id, a.stock_keeping_unit, a.action = 'GRANTED', a.version, a.step, "
@@ -66,7 +67,7 @@ static const struct pg_statement list_audit_statement = {
 	"ORDER BY a.user_id, a.stock_keeping_unit, a.version, a.step",
 };
 
-/* Goes from each entitlement straight to the next one, however many sources it has. */
+/* Jumps from each entitlement straight to the next one, however many sources an entitlement has. */
 static const struct pg_statement list_source_owners_statement = {
 	"quipu_entitlements_list_source_owners",
 	"WITH RECURSIVE owner AS ("

@@ -1,9 +1,10 @@
 /*
  * Entitlements, their sources and their audit in PostgreSQL. The audit is partitioned by month;
- * functions of the schema create partitions ahead of time and drop old ones (tend_audit).
+ * tend_audit() calls SQL functions that create partitions ahead of time and drop old ones.
  *
- * Sources are read by a separate statement after the one that locks the rows, so that it sees what
- * the previous holder of the lock has committed. The locking statement itself would not see that.
+ * A separate statement reads the sources after another one has locked the rows, so that it sees the
+ * changes that the previous holder of the lock has committed. The locking statement itself would
+ * not see them.
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 
@@ -251,7 +252,7 @@ static const struct pg_shape source_id_shape = {
 	.add = add_source_id,
 };
 
-/* A row without sources may be missing from the result. */
+/* Sets the counts to 0 first, because a row without sources may be missing from the result. */
 static void fill_counts(struct entitlement_row *rows, size_t count, const PGresult *result)
 {
 	for (size_t i = 0; i < count; i++)
@@ -363,9 +364,9 @@ static const struct pg_shape audit_shape = {
 };
 
 /*
- * The rows are written first, in a separate round trip. A session that has inserted or locked a row
- * also owns its sources, so new sources are inserted without ON CONFLICT, which would cost twice as
- * much.
+ * Writes the rows first, in a separate round trip. A session that has inserted or locked a row also
+ * owns the row's sources, so this inserts new sources without ON CONFLICT, which would cost twice
+ * as much.
  */
 static enum status put(const struct entitlement_repository *repository, struct session *base,
 	const struct entitlement_changes *changes)
@@ -392,8 +393,8 @@ static enum status put(const struct entitlement_repository *repository, struct s
 
 /* ---- lists ------------------------------------------------------------------------------- */
 
-/* The result is sorted by query. Counts the rows of each query before it allocates memory for
- * them. */
+/* The result is sorted by query. This function counts the rows of each query before it allocates
+ * memory for them. */
 static void fill_queries(struct entitlement_query *queries, size_t count, struct arena *arena,
 	const PGresult *result)
 {
@@ -451,8 +452,8 @@ static struct entitlement_source source_of(struct arena *arena, const PGresult *
 	};
 }
 
-/* The result is sorted by look. It has a row for each source, and one for a look without
- * sources. */
+/* The result is sorted by look. It has one row for each source, and one row for an entitlement
+ * without sources. */
 static void fill_looks(
 	struct entitlement_look *looks, size_t count, struct arena *arena, const PGresult *result)
 {

@@ -11,12 +11,12 @@ struct pg_erase_statement {
 	const char *values;
 };
 
-/* How one place is counted and emptied. The last statement of `erase` returns one row for each row
- * that it has changed. */
+/* How the rows of one place are counted and erased. The last statement of `erase` returns one row
+ * for each row that it has changed. */
 struct pg_erase_place {
 	struct pg_erase_statement count;
-	struct pg_erase_statement erase[ERASE_STATEMENTS_MAX]; /* the list ends at the first
-								  statement without a name */
+	/* the list ends at the first statement without a name */
+	struct pg_erase_statement erase[ERASE_STATEMENTS_MAX];
 };
 
 struct pg_eraser {

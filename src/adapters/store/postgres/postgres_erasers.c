@@ -1,6 +1,6 @@
 /*
- * The places where PostgreSQL keeps something about a person, service by service. Published events
- * of dialogs and the answers under Idempotency-Keys are not among them, because they are deleted
+ * The places where PostgreSQL keeps data about a person, service by service. Published events of
+ * dialogs and the answers stored under Idempotency-Keys are not listed, because they are deleted
  * within a day anyway.
  */
 #include "adapters/store/postgres/postgres_eraser.h"
@@ -27,14 +27,14 @@
 	"JOIN messages m ON m.receiver_id = c.other_id AND m.sender_id = c.user_id "       \
 	"WHERE c.user_id = $1::text "
 
-/* Selects the same rows in all statements of a step. */
+/* Selects the same rows in all statements of one erasing step. */
 #define SOME_CONVERSATIONS                                                                 \
 	"(SELECT other_id FROM conversations WHERE user_id = $1::text "                    \
 	" ORDER BY other_id LIMIT $2::int8)"
 
 #define IS_FROM "position($1::text IN convert_from(payload, 'UTF8')) > 0"
 
-/* Conversations come after messages, because messages are found through them. */
+/* Conversations come after messages, because the statements find messages through conversations. */
 const struct pg_eraser postgres_dialogs_eraser = {
 	.base = {
 		.ops = &pg_eraser_ops,
@@ -94,7 +94,8 @@ const struct pg_eraser postgres_dialogs_eraser = {
 
 /* ---- counters ---------------------------------------------------------------------------- */
 
-/* A counted message stays for 30 days, marked as read, because its event may be delivered again. */
+/* A counted message stays for 30 days, marked as read, because the message's event may be delivered
+ * again. */
 const struct pg_eraser postgres_counters_eraser = {
 	.base = {
 		.ops = &pg_eraser_ops,
@@ -125,8 +126,8 @@ const struct pg_eraser postgres_counters_eraser = {
 	"JOIN outbox_events o ON o.event_id = a.event_id "                                 \
 	"WHERE a.user_id = $1::text "
 
-/* Published events are also erased. They are found through the audit lines, and `quipu verify`
- * would report an event whose line is missing. */
+/* Published events are also erased, because `quipu verify` would report an event whose audit line
+ * is missing. Events come first, because the statement finds them through the audit lines. */
 const struct pg_eraser postgres_entitlements_eraser = {
 	.base = {
 		.ops = &pg_eraser_ops,
@@ -190,7 +191,8 @@ const struct pg_eraser postgres_notifications_eraser = {
 
 /* ---- the gateway ------------------------------------------------------------------------- */
 
-/* The id of an erased message is kept, because the message's event may be delivered again. */
+/* The id of an erased message stays in sent_messages, because the message's event may be delivered
+ * again. */
 const struct pg_eraser postgres_limits_eraser = {
 	.base = {
 		.ops = &pg_eraser_ops,

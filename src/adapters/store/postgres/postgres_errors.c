@@ -1,4 +1,4 @@
-/* What the error codes of PostgreSQL (SQLSTATE) mean for a batch. */
+/* Translates PostgreSQL's error codes (SQLSTATE) into the status of a batch. */
 #include "adapters/store/postgres/postgres_internal.h"
 
 static bool state_is(const char *state, const char *const *wanted)
@@ -24,9 +24,12 @@ enum status pg_status_of_state(const char *state)
 	/* Deadlock, serialization failure, or a prepared statement that a pooler lost. */
 	static const char *const by_chance[] = {"40P01", "40001", "26000", NULL};
 	static const char *const locked[] = {"55P03", NULL};
-	/* The batch is fine, but the server cannot run it now: an operator cancelled it, a resource
-	 * ran out, a file or the standby cannot be written, the database, a table, a privilege or a
-	 * login is missing, a node of the cluster is down, or an internal error occurred. */
+	/*
+	 * The batch is fine, but the server cannot run it now: an operator cancelled it, a resource
+	 * ran out, a file cannot be written, the server is a read-only standby, the database, a
+	 * table, a privilege or a login is missing, a node of the cluster is down, or an internal
+	 * error occurred.
+	 */
 	static const char *const unavailable[] = {
 		"57", "53", "58", "25006", "3D", "42P01", "42501", "28", "XX", "08", NULL};
 

@@ -18,7 +18,8 @@ static const struct pg_statement find_statement = {
 	"WHERE k.expires_at > (SELECT quipu_now())",
 };
 
-/* Replaces an expired key. Any other key is neither changed nor returned. */
+/* Inserts keys and replaces expired ones. Neither changes nor returns a key that has not
+ * expired. */
 static const struct pg_statement put_statement = {
 	"quipu_keys_put",
 	"INSERT INTO idempotency_keys AS k (scope, key, fingerprint, status, content_type, "
@@ -38,8 +39,8 @@ static const struct pg_statement put_statement = {
 	"RETURNING 1",
 };
 
-/* Each statement takes scopes, keys and owners, and returns the places of the keys that it
- * changed. */
+/* Each of the next statements takes arrays of scopes, keys and owners, and returns the places of
+ * the keys that it changed. */
 #define OWNED_KEYS                                                         \
 	"FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY " \
 	"    AS w(scope, key, owner, n) "                                  \
@@ -119,7 +120,7 @@ static void fill_record(
 	record->lease_is_over = pg_bool(result, row, 8);
 }
 
-/* Runs a statement with the first `param_count` of these parameters: scopes, keys, owners. */
+/* Runs a statement with the first `param_count` of three parameters: scopes, keys, owners. */
 static enum status run_on_keys(struct pg_session *session, const struct pg_statement *statement,
 	size_t param_count, const struct idempotency_record *records, size_t count)
 {

@@ -2,9 +2,10 @@
  * Declarations shared by the files of this adapter: the session, and how a batch becomes
  * statements.
  *
- * Statements are sent in libpq's pipeline mode: pg_queue() queues several, and pg_flush() sends
- * them with one sync, so that together they cost one round trip. BEGIN is sent with the first. A
- * batch is sent as binary arrays, one per column, which the statement expands with unnest().
+ * Statements are sent in libpq's pipeline mode: each pg_queue() queues one, and pg_flush() sends
+ * all of them with one sync, so that together they cost one round trip. BEGIN is sent with the
+ * first statement. A batch is sent as binary arrays, one per column, which the statement expands
+ * with unnest().
  */
 #ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_INTERNAL_H
 #define QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_INTERNAL_H
@@ -21,7 +22,8 @@
 
 struct pg_dialect; /* postgres_dialect.h */
 
-/* A static object. Each connection prepares the statement, in its dialect, before the first use. */
+/* A statement, always a static object. Each connection prepares it in its dialect before the first
+ * use. */
 struct pg_statement {
 	const char *name;
 	const char *sql;
@@ -29,8 +31,9 @@ struct pg_statement {
 
 /* A message of the current round whose result has not been read yet. */
 struct pg_sent {
-	const struct pg_statement *preparing; /* a Parse before the first use of a statement */
-	PGresult **keep;                      /* where to store the result; NULL to drop it */
+	/* the statement that this message prepares; NULL if it executes one */
+	const struct pg_statement *preparing;
+	PGresult **keep; /* where to store the result; NULL to drop it */
 };
 
 struct pg_session {
@@ -38,27 +41,27 @@ struct pg_session {
 	enum session_kind kind;
 	PGconn *connection;               /* NULL if not connected */
 	const struct pg_dialect *dialect; /* of the connection */
-	bool is_dead; /* the server closed it, was silent for too long, or sent something unreadable
-		       */
-	bool is_unreplicated; /* the last COMMIT did not wait for its standby */
+	/* the connection was closed, was silent for too long, or sent unreadable data */
+	bool is_dead;
+	bool is_unreplicated; /* the last COMMIT did not wait for a standby */
 	int64_t logged_ns;    /* when an error or a warning was last logged */
-	int64_t replan_at_ns; /* when to discard plans next */
+	int64_t replan_at_ns; /* when the session next discards its plans */
 	int64_t asked_ns;     /* when a statement was last sent */
 	const struct pg_statement *prepared[PG_STATEMENTS_MAX];
 	size_t prepared_count;
 
-	struct arena arena; /* parameters of the queued statements */
+	struct arena arena; /* holds the parameters of the queued statements */
 	struct pg_sent sent[PG_QUEUE_MAX * 2 + 4];
 	size_t sent_count;
-	/* the results of the last flush; cleared when the next begins */
+	/* the results of the last flush; cleared when the next flush begins */
 	PGresult *results[PG_QUEUE_MAX];
 	/* how many statements the caller has queued in this round */
 	size_t queued;
-	enum status failed; /* why queueing failed, for pg_flush() to report */
+	enum status failed; /* the failure of a pg_queue(), which pg_flush() reports */
 
 	bool in_transaction;
 	bool must_begin; /* send BEGIN with the next statement */
-	bool is_single;  /* no BEGIN: the server commits this round by itself */
+	bool is_single;  /* without BEGIN: the server commits this round by itself */
 	bool is_refused; /* the server itself has refused a statement in this round */
 	enum transaction_mode mode;
 };
@@ -90,7 +93,7 @@ void pg_arrays_of(struct pg_session *session, const Oid *elements, size_t column
 	size_t count, struct pg_array *columns);
 
 struct pg_param pg_param_int8(struct pg_session *session, int64_t value);
-struct pg_param pg_param_text(struct slice text); /* not copied: must live until the flush */
+struct pg_param pg_param_text(struct slice text); /* not copied; must live until the flush */
 
 #define PG_OID_BYTEA 17
 #define PG_OID_INT8 20
@@ -103,12 +106,12 @@ struct pg_param pg_param_text(struct slice text); /* not copied: must live until
 void pg_queue(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_param *params, size_t param_count);
 
-/* The same with an array for each parameter. */
+/* Like pg_queue(), with an array for each parameter. */
 void pg_queue_arrays(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_array *columns, size_t column_count);
 
 /*
- * Sends what is queued and waits for all results; session->results[i] belongs to the i-th
+ * Sends the queued statements and waits for all results; session->results[i] belongs to the i-th
  * statement. A failure rolls back the transaction and returns a status of ports/store.h.
  */
 QP_MUST_CHECK enum status pg_flush(struct pg_session *session);
@@ -118,8 +121,8 @@ QP_MUST_CHECK enum status pg_run(struct pg_session *session, const struct pg_sta
 	const struct pg_param *params, size_t param_count);
 
 /*
- * Flushes. If the statement at `slot` returned fewer rows than `inserts`, another session inserted
- * some of them first: rolls back and returns RERUN. Ignores `slot` if `inserts` is 0.
+ * Flushes. If statement number `slot` returned fewer rows than `inserts`, another session inserted
+ * some of these rows first: rolls back and returns RERUN. Ignores `slot` if `inserts` is 0.
  */
 QP_MUST_CHECK enum status pg_flush_inserts(struct pg_session *session, size_t slot, size_t inserts);
 
@@ -137,7 +140,8 @@ struct slice pg_slice(const PGresult *result, int row, int column);
 
 /*
  * SQL that is true if `query` ("pot p WHERE p.id = c.pot_id") finds a row. The query runs once for
- * each row of the outer statement. With EXISTS the planner might read the whole table into a hash.
+ * each row of the outer statement. With EXISTS, the planner might read the whole table into a hash
+ * table.
  */
 #define PG_FINDS(query) "(SELECT true FROM " query " LIMIT 1) IS NOT NULL"
 
@@ -148,8 +152,7 @@ struct pg_shape {
 	const Oid *types; /* of the columns */
 	size_t column_count;
 	size_t row_size;
-	size_t exists_at; /* offsetof a row's `exists`; only pg_queue_some() and pg_put_rows() use
-			     it */
+	size_t exists_at; /* offsetof `exists`, for pg_queue_some() and pg_put_rows() */
 	/* adds one element to each column */
 	void (*add)(struct pg_array *columns, const void *row);
 };
@@ -159,12 +162,12 @@ void pg_queue_all(struct pg_session *session, const struct pg_statement *stateme
 	const struct pg_shape *shape, const void *rows, size_t count);
 
 /* Queues the statement with the rows whose `exists` has this value, and returns their number.
- * Queues nothing if there are none. */
+ * Queues nothing if there are no such rows. */
 size_t pg_queue_some(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_shape *shape, bool exists, const void *rows, size_t count);
 
-/* How a batch of locked rows is written: existing rows are updated, others inserted. `insert`
- * returns a row for each one that it inserts. */
+/* How a batch of locked rows is written: existing rows are updated, others are inserted. The
+ * statement `insert` returns one row for each row that it inserts. */
 struct pg_put {
 	struct pg_shape shape;
 	struct pg_statement update;
@@ -176,13 +179,16 @@ struct pg_put {
 QP_MUST_CHECK enum status pg_put_rows(
 	struct pg_session *session, const struct pg_put *put, const void *rows, size_t count);
 
-/* Sets a flag in each of `count` structs of `size` bytes: true if the struct's place is in the
- * result's first column, otherwise false. `first` is the flag in the first struct. */
+/*
+ * Sets a flag in each of `count` structs of `size` bytes: true if the struct's place (its number in
+ * the batch, from 1) is in the result's first column, otherwise false. `first` is the flag in the
+ * first struct.
+ */
 void pg_flag_places(const PGresult *result, bool *first, size_t size, size_t count);
 
 /* ---- rows by id ---- */
 
-/* The ids as a table with their places: FROM … JOIN … ON … = w.id */
+/* The ids in $1 as a table with their places in the array: FROM … JOIN … ON … = w.id */
 #define PG_PLACES "unnest($1::text[]) WITH ORDINALITY AS w(id, n)"
 
 #define PG_ID_COLUMNS_MAX 2
@@ -190,8 +196,8 @@ void pg_flag_places(const PGresult *result, bool *first, size_t size, size_t cou
 /*
  * How structs are looked up by their ids. Each statement takes one text array per id column; the
  * first column of its result is the row's place in these arrays, from 1 (see PG_PLACES). `lock`
- * locks rows in the order of the places; `lock_free` does the same and skips rows that other
- * sessions hold.
+ * locks rows in the order of the places; `lock_free` locks in the same order, but skips rows that
+ * other sessions hold.
  */
 struct pg_lookup {
 	struct pg_statement find;
@@ -200,7 +206,7 @@ struct pg_lookup {
 	size_t id_at[PG_ID_COLUMNS_MAX]; /* offsetof each id, a struct slice */
 	size_t id_count;
 	size_t row_size;
-	size_t exists_at; /* offsetof the two flags */
+	size_t exists_at; /* offsetof the flag `exists`; busy_at is that of `busy` */
 	size_t busy_at;
 	/* sets the other members of the row */
 	void (*fill)(void *row, const PGresult *result, int at);
@@ -211,7 +217,7 @@ QP_MUST_CHECK enum status pg_find_rows(struct pg_session *session, const struct 
 	void *rows, size_t count, int64_t *now_us);
 
 /* Locks rows according to the transaction's mode. Also returns the store's time. Under
- * TRANSACTION_SKIP a row that can be seen but not locked is busy. */
+ * TRANSACTION_SKIP, marks a row as busy if it exists but cannot be locked. */
 QP_MUST_CHECK enum status pg_lock_rows(struct pg_session *session, const struct pg_lookup *lookup,
 	void *rows, size_t count, int64_t *now_us);
 
@@ -221,14 +227,15 @@ struct pg_param pg_param_ids(
 	struct pg_session *session, const struct slice *first, size_t size, size_t count);
 
 /*
- * Runs a statement that returns a page, in results[0]. Its parameters are `params`, which must have
- * room for one more, followed by page->limit. Sets page->count and page->now_us.
+ * Runs a statement that returns a page, in results[0]. Its parameters are `params`, followed by
+ * page->limit; `params` must have room for one more element. Sets page->count and page->now_us.
  */
 QP_MUST_CHECK enum status pg_list_rows(struct pg_session *session,
 	const struct pg_statement *statement, struct pg_param *params, size_t param_count,
 	struct row_page *page);
 
-/* Returns the place of a result's row among `count` ids, from 0: its first column minus 1. */
+/* Returns the index (from 0) among `count` ids to which a result's row belongs: the row's first
+ * column minus 1. */
 size_t pg_place(const PGresult *result, int row, size_t count);
 
 /* ---- small things that repositories share ---- */
@@ -243,20 +250,20 @@ QP_MUST_CHECK enum status pg_sweep(struct session *session, const struct pg_stat
 /* Returns whether PostgreSQL can read the text as a uuid. Casting any other text is an error. */
 bool pg_is_uuid(struct slice text);
 
-/* Returns the text as a parameter to be cast to uuid, or the smallest uuid if it is not one. Not
- * copied: must live until the flush. */
+/* Returns the text as a parameter to be cast to uuid, or the smallest uuid if the text is not a
+ * uuid. The text is not copied and must live until the flush. */
 struct pg_param pg_param_uuid(struct slice text);
 
 /* ---- errors ---- */
 
 /*
  * Returns true if the server closes the connection after this error: it is shutting down or
- * crashing, or an operator has terminated the session. With severity ERROR the same states refer to
- * another node of a cluster.
+ * crashing, or an operator has terminated the session. With severity ERROR, the same SQLSTATEs
+ * refer to another node of a cluster.
  */
 bool pg_is_farewell(const char *state, const PGresult *result);
 
-/* Returns what the batch gets that failed with this state on a connection that still works. */
+/* Returns the status of a batch that failed with this SQLSTATE on a connection that still works. */
 enum status pg_status_of_state(const char *state);
 
 /* ---- the store ---- */
@@ -265,35 +272,36 @@ struct pg_store;
 
 struct pg_store *pg_store_of(struct store *store);
 
-/* Returns a new, configured connection and the dialect that it speaks, or NULL with a reason in
- * `why`: that of the server, or that the database belongs to a `quipu copy`. Blocks. */
+/* Returns a new, configured connection and sets its dialect. On failure returns NULL with a reason
+ * in `why`: the server's error, or that the database belongs to a `quipu copy`. Blocks. */
 PGconn *pg_connect(const struct pg_store *store, enum session_kind kind,
 	const struct pg_dialect **dialect, char *why, size_t size);
 
 /* Returns whether libpq can use the URL. If not, writes a sentence to `why` that repeats no part of
- * the URL, because any may be a secret. Check every URL before it is used. */
+ * the URL, because any part may be a secret. Check every URL before its first use. */
 QP_MUST_CHECK bool pg_url_check(const char *url, char *why, size_t size);
 
-/* Connects to the first host of the URL that accepts writes. As PQconnectdb(): never NULL, blocks,
- * and the caller checks PQstatus(). */
+/* Connects to the first host of the URL that accepts writes. Works like PQconnectdb(): never
+ * returns NULL, blocks, and the caller checks PQstatus(). */
 PGconn *pg_dial(const char *url);
 
 /* Begins to connect without blocking, as PQconnectStart() does. If the URL has several hosts, turn
- * N tries the Nth, and begins again after the last. */
+ * N tries the Nth host, and starts over after the last. */
 PGconn *pg_dial_start(const char *url, unsigned turn);
 
-/* Writes the reason of the last failure in one line. */
+/* Writes the reason for the last failure as one line. */
 void pg_explain(const PGconn *connection, char *why, size_t size);
 
-/* Waits until no other process changes the schema, and keeps others out until the connection is
- * closed. On failure returns false with a reason in `why`. */
+/* Takes a lock that lets only one process change the schema, after waiting for it if necessary, and
+ * holds it until the connection is closed. On failure returns false with a reason in `why`. */
 bool pg_migration_lock(PGconn *connection, char *why, size_t size);
 
-/* Applies missing migrations, under that lock. On failure returns false with a reason in `why`. */
+/* Takes the migration lock and applies missing migrations. On failure returns false with a reason
+ * in `why`. */
 bool pg_migrate(PGconn *connection, const char *const *components, char *why, size_t size);
 
-/* Called when a session could not connect: the store is down until the watcher reaches the server.
- * Any thread. */
+/* Called when a session could not connect: marks the store as down until the watcher reaches the
+ * server. Any thread. */
 void pg_store_lost(struct pg_store *store, const char *why);
 
 void pg_store_count_error(struct pg_store *store, enum status kind);
@@ -305,7 +313,7 @@ struct pg_floor {
 	_Atomic int64_t look_at_ns; /* steady time of the next scan of the whole index */
 };
 
-/* Returns the floor of this table, which is identified by its address. Any thread. */
+/* Returns the floor of this table; the address `table` identifies it. Any thread. */
 struct pg_floor *pg_store_floor(struct pg_store *store, const void *table);
 
 /* Functions of the session that are in postgres_idempotency.c. */
@@ -325,8 +333,8 @@ enum status pg_keys_list(struct session *session, struct arena *arena, struct sl
 	struct row_page *page, struct kept_answer *keys);
 enum status pg_keys_sweep(struct session *session, size_t limit, size_t *deleted);
 
-/* Functions of postgres_actions.c. The first records an operator's action with the current time;
- * call it in a transaction. */
+/* Functions of postgres_actions.c. pg_record_action() records an operator's action with the current
+ * time; call it in a transaction. */
 QP_MUST_CHECK enum status pg_record_action(
 	struct pg_session *session, const struct operator_record *record);
 enum status pg_list_actions(struct session *session, struct arena *arena, struct row_page *page,

@@ -1,6 +1,6 @@
 /*
- * Limits of users in PostgreSQL. A settlement names the window that it belongs to, so that it
- * changes nothing if that window has ended in the meantime.
+ * Limits of users in PostgreSQL. A settlement names its window, so that it changes nothing if that
+ * window has ended in the meantime.
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 

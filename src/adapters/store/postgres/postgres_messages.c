@@ -1,7 +1,7 @@
 /*
- * Messages in PostgreSQL. No statement locks rows before changing them. Each dialog is read by its
- * own statement, several in one round trip, because Citus does not support a LIMIT for each row of
- * a batch.
+ * Messages in PostgreSQL. No statement locks rows before changing them. Each dialog is read by a
+ * statement of its own, because Citus does not support a LIMIT for each row of a batch; several of
+ * these statements share one round trip.
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 
@@ -26,9 +26,9 @@ static const struct pg_statement put_statement = {
 };
 
 /*
- * Most messages belong to the span that their conversation already has. The conversation's row is
- * then only read, neither written nor locked. Other rows are locked in the order of the arrays; if
- * another session has written one first, the later span stays.
+ * Most messages belong to the span that their conversation already has. For them, the statement
+ * only reads the conversation's row, without writing or locking it. It locks other rows in the
+ * order of the arrays; if another session has written such a row first, the later span stays.
  */
 static const struct pg_statement end_statement = {
 	"quipu_conversations_end",
@@ -49,10 +49,11 @@ static const struct pg_statement end_statement = {
 	"  FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS u(receiver_id, id, n)) "
 
 /*
- * The planner is pinned to a nested loop over the sorted marks, with one index lookup per mark (see
- * session_settings in postgres_store.c), so rows are locked in the order of their keys. is_read is
- * compared with a column of the marks. If it were compared with a constant, the planner, which has
- * no statistics for a new table, could read the index of all unread messages.
+ * The planner is pinned to a nested loop over the sorted marks, with one index look-up per mark
+ * (see session_settings in postgres_store.c), so rows are locked in the order of their keys. The
+ * statement compares is_read with a column of the marks. If it compared is_read with a constant,
+ * the planner, which has no statistics for a new table, might read the index of all unread
+ * messages.
  */
 static const struct pg_statement mark_statement = {
 	"quipu_messages_mark",
@@ -87,7 +88,8 @@ static const struct pg_statement find_unread_statement = {
 	"ORDER BY id LIMIT $4::int8",
 };
 
-/* $1 and $2 are the users; only ids below $3 are listed; $4 limits the messages, $5 their bytes. */
+/* $1 and $2 are the users. Lists only messages with ids below $3. $4 limits the number of messages,
+ * $5 their bytes. */
 #define DIRECTION_SQL(receiver, sender)                                              \
 	"("                                                                          \
 	"  SELECT receiver_id, id, sender_id, text, created_at, is_read "            \
@@ -96,7 +98,7 @@ static const struct pg_statement find_unread_statement = {
 	"    AND id < $3::text "                                                     \
 	"  ORDER BY id DESC LIMIT $4::int8)"
 
-/* octet_length() finds the length of a large text in the row, so texts beyond $5 are not read. */
+/* octet_length() gets the length of a large text from the row, so texts beyond $5 are not read. */
 #define LIST_SQL(directions)                                                            \
 	"SELECT receiver_id, id, sender_id, text, " CREATED_US ", is_read "             \
 	"FROM ("                                                                        \
@@ -113,7 +115,7 @@ static const struct pg_statement list_statement = {
 	LIST_SQL(DIRECTION_SQL("$1", "$2") " UNION ALL " DIRECTION_SQL("$2", "$1")),
 };
 
-/* Messages of a user to themselves: both directions are the same. */
+/* For messages of a user to themselves: both directions are the same. */
 static const struct pg_statement list_own_statement = {
 	"quipu_messages_list_own",
 	LIST_SQL(DIRECTION_SQL("$1", "$2")),
@@ -126,10 +128,10 @@ static const struct pg_statement list_own_statement = {
 	" ORDER BY id DESC LIMIT 1)"
 
 /*
- * $1 is the user; only conversations whose last message has an id below $2 are listed; $3 limits
- * the conversations, $4 the bytes of text. Sorting by last messages needs whole spans: the span of
- * the cursor, and as many before it as a page needs. Unread messages are counted in the messages
- * table, in the same snapshot as the last messages.
+ * $1 is the user. Lists only conversations whose last message has an id below $2, the cursor. $3
+ * limits the number of conversations, $4 the bytes of text. Sorting by last messages needs whole
+ * spans: the span of the cursor, and as many earlier spans as a page needs. The statement counts
+ * unread messages in the messages table, in the same snapshot as the last messages.
  */
 static const struct pg_statement list_conversations_statement = {
 	"quipu_conversations_list",
@@ -277,7 +279,7 @@ static void fill_unread(struct unread_query *query, struct arena *arena, const P
 		query->ids[i] = pg_keep(arena, unread, i, 0);
 }
 
-#define UNREAD_QUEUE_MAX (PG_QUEUE_MAX / 2) /* each query is two statements */
+#define UNREAD_QUEUE_MAX (PG_QUEUE_MAX / 2) /* each query needs two statements */
 
 static enum status find_unread(const struct message_repository *repository, struct session *base,
 	struct arena *arena, struct unread_query *queries, size_t count)
@@ -336,7 +338,7 @@ static void fill_query(struct message_query *query, struct arena *arena, const P
 		query->messages[i] = keep_message(arena, result, i);
 }
 
-/* Answers as many queries as fit into one round trip. */
+/* Answers queries in one round trip; `count` is at most PG_QUEUE_MAX. */
 static enum status list_some(struct pg_session *session, struct arena *arena,
 	struct message_query *queries, size_t count)
 {

@@ -1,5 +1,5 @@
-/* Applies the embedded migrations. Because of an advisory lock, processes that start together take
- * turns. */
+/* Applies the migrations that are built into the program. An advisory lock makes processes that
+ * start at the same time take turns. */
 #include <stdlib.h>
 
 #include "adapters/store/postgres/postgres_internal.h"
@@ -21,9 +21,8 @@ static bool execute(PGconn *connection, const char *sql, char *why, size_t size)
 	return false;
 }
 
-/* Returns the highest version of a component that has been applied, 0 if none has, or -1 on
- * failure.
- */
+/* Returns the highest version of a component that has been applied, 0 if there is none, or -1 on
+ * failure. */
 static int applied_version(PGconn *connection, const char *component, char *why, size_t size)
 {
 	PGresult *result = PQexecParams(connection,

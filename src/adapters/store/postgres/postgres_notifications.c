@@ -3,7 +3,7 @@
  * processed events (processed_events).
  *
  * Invariant: a FAILED notification has an unresolved letter with the same id; `quipu verify` checks
- * this. Both are written in one transaction.
+ * this. One transaction writes both.
  */
 #include "adapters/store/postgres/postgres_eraser.h"
 #include "adapters/store/postgres/postgres_repositories.h"
@@ -240,7 +240,7 @@ static const struct pg_statement forget_statement = {
 };
 /* clang-format on */
 
-/* The statement returns the ids that are new, in the order in which they were sent. */
+/* take_in_statement returns the ids that are new, in the order in which they were sent. */
 static enum status take_in(const struct inbox_repository *repository, struct session *base,
 	struct inbox_event *events, size_t count)
 {

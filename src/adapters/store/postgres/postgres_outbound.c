@@ -1,8 +1,8 @@
 /*
  * Messages on their way to a provider, in PostgreSQL, with their dead letters (outbound_dlq).
  *
- * Invariant: a FAILED message has an unresolved letter with the same id. Both are written in one
- * transaction.
+ * Invariant: a FAILED message has an unresolved letter with the same id. One transaction writes
+ * both.
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 
@@ -24,7 +24,7 @@ static const struct pg_statement put_statement = {
 	"RETURNING id::text",
 };
 
-/* With = ANY (ARRAY[…]) the planner can only look up ids; see PG_CLAIM_IS_OURS. */
+/* With = ANY (ARRAY[…]), the planner can only look up ids; see PG_CLAIM_IS_OURS. */
 static const struct pg_statement note_statement = {
 	"quipu_outbound_note",
 	"INSERT INTO queued_messages (id, user_id, created_at) "
@@ -60,8 +60,8 @@ static const struct pg_statement find_statement = {
 	"ORDER BY place",
 };
 
-/* If a message is noted while the sender takes it, neither transaction sees the other's row, and
- * the note remains. It is deleted here. */
+/* If note() and put() run for the same message at the same time, neither transaction sees the
+ * other's row, and the row in queued_messages remains. This statement deletes such rows as well. */
 static const struct pg_statement sweep_statement = {
 	"quipu_outbound_sweep_queued",
 	"DELETE FROM queued_messages "
@@ -128,7 +128,7 @@ static enum status note(const struct outbound_repository *repository, struct ses
 	return pg_flush(session);
 }
 
-/* The first statement returns the ids that are new, in the order in which they were sent. */
+/* put_statement returns the ids that are new, in the order in which they were sent. */
 static enum status put(const struct outbound_repository *repository, struct session *base,
 	struct outbound_message *messages, size_t count)
 {

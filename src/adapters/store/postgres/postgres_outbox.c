@@ -1,13 +1,14 @@
 /*
- * Outboxes in PostgreSQL. An outbox is a table whose rows are claimed and whose FAILED rows are its
- * dead letters. Writing or reopening rows lowers the floor from which claims start (see
+ * Outboxes in PostgreSQL. An outbox is a table of events, which relays claim; rows that are FAILED
+ * are the dead letters. Writing or reopening rows lowers the floor at which claims start (see
  * postgres_claims.c).
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 
 #include <assert.h>
 
-/* How many events one statement resends: few enough to stay within its timeout. */
+/* How many events one statement resends: few enough for the statement to stay within its
+ * timeout. */
 #define RESEND_CHUNK 10000
 
 #define CREATED_US PG_TO_US("created_at")
@@ -23,8 +24,8 @@
 	"FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::int8[]) " \
 	"    AS w(id, type, key, trace, payload, created_us)"
 
-/* Reopens at most $2 events. Returns how many, and the published_at of the last, where the next
- * chunk starts. */
+/* Reopens at most $2 events. Returns their number, and the published_at of the last event, at which
+ * the next chunk starts. */
 #define RESEND_SQL(table)                                                     \
 	"WITH chosen AS MATERIALIZED ("                                       \
 	"  SELECT event_id, published_at "                                    \
@@ -111,7 +112,7 @@ static enum status put(const struct outbox_repository *repository, struct sessio
 	return pg_flush(session);
 }
 
-/* Reopens one chunk, and moves `since_us` to the start of the next. */
+/* Reopens one chunk of events, and moves `since_us` to the start of the next chunk. */
 static enum status reopen(
 	struct session *base, const struct pg_outbox *outbox, int64_t *since_us, size_t *reopened)
 {
@@ -164,7 +165,7 @@ static enum status resend(const struct outbox_repository *repository, struct ses
 
 static const struct outbox_repository_ops ops = {.put = put, .resend = resend};
 
-/* Initializes `name`, a struct pg_outbox, for `table`. */
+/* Initializes the struct pg_outbox `name` for `table`. */
 #define PG_OUTBOX(name, table)                                                                     \
 	{                                                                                          \
 		.base = {.ops = &ops, .claims = &name.claims.base, .dead = &name.dead.base},       \

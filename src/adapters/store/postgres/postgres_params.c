@@ -79,7 +79,7 @@ struct pg_param pg_param_int8(struct pg_session *session, int64_t value)
 	return (struct pg_param){.data = bytes.data, .len = 8};
 }
 
-/* libpq would send NULL for a NULL pointer, not the empty string. */
+/* Never passes a null pointer, for which libpq would send NULL instead of the empty string. */
 struct pg_param pg_param_text(struct slice text)
 {
 	return (struct pg_param){.data = text.data ? text.data : "", .len = (int)text.len};

@@ -1,8 +1,8 @@
 /*
- * Pots and their coins in PostgreSQL. The lock is the seed's: a token and an expiry in the pot's
- * row. Quipu's own processes already take turns because the UPDATE that sets the token locks the
- * row; the token keeps out other programs. Every change checks the token, so a batch that has lost
- * its lock changes nothing and runs again.
+ * Pots and their coins in PostgreSQL. A pot's lock is a token and an expiry in the pot's row.
+ * Quipu's own processes already take turns, because the UPDATE that sets the token locks the row;
+ * the token keeps out other programs. Every change checks the token, so a batch that has lost its
+ * lock changes nothing and runs again.
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 
@@ -27,7 +27,7 @@ static const struct pg_statement take_statement = {
 	"RETURNING w.n, p.max_coins",
 };
 
-/* The same, but skips rows that another transaction holds. */
+/* Like take_statement, but skips rows that another transaction holds. */
 static const struct pg_statement take_free_statement = {
 	"quipu_pots_take_free",
 	"WITH free AS MATERIALIZED ("
@@ -49,8 +49,8 @@ static const struct pg_statement visible_statement = {
 	"JOIN pot p ON p.id = w.id",
 };
 
-/* Not part of the statement that takes the locks: that one may wait, and would then read the coins
- * as they were before it waited. */
+/* Reading the coins needs a statement of its own: the statement that takes the locks may wait, and
+ * would then read the coins as they were before it waited. */
 static const struct pg_statement coins_statement = {
 	"quipu_pots_coins",
 	"SELECT w.n, c.denomination, c.coin_count "
@@ -58,7 +58,7 @@ static const struct pg_statement coins_statement = {
 	"JOIN coin c ON c.pot_id = w.id",
 };
 
-/* Like the seed's statement, changes a row only while the lock is held. */
+/* Changes the coins of a pot only while the token $4 holds the pot's lock. */
 static const struct pg_statement change_statement = {
 	"quipu_pots_change",
 	"INSERT INTO coin AS c (pot_id, denomination, coin_count) "
@@ -78,7 +78,7 @@ static const struct pg_statement release_statement = {
 	"RETURNING 1",
 };
 
-/* Does not use up an id if the name is taken, because ids have 32 bits. */
+/* Inserts nothing if the name is taken, so that no id is used up: ids have only 32 bits. */
 static const struct pg_statement create_statement = {
 	"quipu_pots_create",
 	"WITH made AS ("
@@ -126,7 +126,7 @@ static const struct pg_statement pages_statement = {
 	"ORDER BY w.n, p.id",
 };
 
-/* A pot has at most three rows in coin, which the index on pot_id finds. */
+/* The subquery is cheap: a pot has at most three rows in coin, which the index on pot_id finds. */
 static const struct pg_statement list_facts_statement = {
 	"quipu_pots_list_facts",
 	"SELECT p.id, p.pot_name, p.max_coins, " CREATED_US ", p.lock IS NOT NULL, "
@@ -180,7 +180,7 @@ static void fill_coins(struct pot_content *pots, size_t count, const PGresult *f
 	}
 }
 
-/* Fills in the pots of the result, and returns how many there are. */
+/* Fills in the pots of the result, and returns their number. */
 static size_t fill_existing(struct pot_content *pots, size_t count, const PGresult *found)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -232,7 +232,7 @@ static enum status take(const struct pot_repository *repository, struct session 
 	return find_busy(session, pots, count);
 }
 
-/* Queues the changed kinds. Returns how many there are. */
+/* Queues the changes of all changed kinds of coins. Returns the number of changes. */
 static size_t queue_changes(struct pg_session *session, const struct pot_lock *lock,
 	const struct pot_change *changes, size_t count)
 {

@@ -1,4 +1,4 @@
-/* Sent messages in PostgreSQL. */
+/* The ids of sent messages in PostgreSQL. */
 #include "adapters/store/postgres/postgres_repositories.h"
 
 #include "adapters/store/postgres/postgres_internal.h"

@@ -1,9 +1,8 @@
 /*
  * One connection: pipelines, transactions, and the translation of PostgreSQL's errors.
  *
- * A round is everything that is sent between two syncs. Its statements share one fate: after the
- * first error the server skips the rest. An explicit BEGIN joins several rounds into one
- * transaction.
+ * A round consists of the statements sent between two syncs. They share one fate: after the first
+ * error the server skips the rest. An explicit BEGIN joins several rounds into one transaction.
  *
  *   state            event                                 next
  *   idle             begin()                               must_begin
@@ -14,7 +13,7 @@
  *   any              the connection is lost                idle; the next statement reconnects
  *
  * Invariant: a connection whose next result is uncertain is never used again (is_dead), because
- * that result could be mistaken for a later statement's.
+ * that result could be mistaken for the result of a later statement.
  */
 #include <assert.h>
 #include <errno.h>
@@ -91,7 +90,7 @@ static void disconnect(struct pg_session *session)
 	session->prepared_count = 0;
 }
 
-/* Logs at most one line per second, because while the disk is full every batch fails. */
+/* Allows at most one log line per second, because every batch fails while the disk is full. */
 static bool may_log(struct pg_session *session)
 {
 	int64_t now_ns = clock_steady_ns(&clock_system);
@@ -102,8 +101,11 @@ static bool may_log(struct pg_session *session)
 	return true;
 }
 
-/* The server's warnings. If somebody cancels a COMMIT that waits for a synchronous standby, it
- * succeeds, with a warning of this function of the server: no standby may have it. */
+/*
+ * libpq calls this for the server's warnings. If someone cancels a COMMIT that waits for a
+ * synchronous standby, the COMMIT succeeds with a warning from the server's function
+ * SyncRepWaitForLSN: perhaps no standby has the transaction.
+ */
 static void take_notice(void *context, const PGresult *notice)
 {
 	struct pg_session *session = context;
@@ -146,7 +148,7 @@ static bool is_broken(const struct pg_session *session)
 }
 
 /* Waits until the next result can be read without blocking. Gives up if the server is silent for
- * too long: it may be stopped, or the network may be dead. */
+ * too long: the server may be stopped, or the network may be down. */
 static void await_result(struct pg_session *session)
 {
 	while (PQisBusy(session->connection)) {
@@ -186,8 +188,8 @@ static enum status status_of_error(struct pg_session *session, const PGresult *r
 	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
 	enum status status;
 
-	/* Without a state the error is not the server's: the connection is lost, or libpq could not
-	 * read the answer. It is then unknown what the server did. */
+	/* An error without an SQLSTATE does not come from the server: the connection is lost, or
+	 * libpq could not read the answer. It is then unknown what the server did. */
 	if (!state || pg_is_farewell(state, result))
 		session->is_dead = true;
 	if (state)
@@ -202,8 +204,8 @@ static enum status status_of_error(struct pg_session *session, const PGresult *r
 
 /* ---- pipelines --------------------------------------------------------------------------- */
 
-/* Returns true if the statement is already prepared, or will be by an earlier message of this
- * round. */
+/* Returns true if the statement is already prepared, or an earlier message of this round prepares
+ * it. */
 static bool is_prepared(const struct pg_session *session, const struct pg_statement *statement)
 {
 	for (size_t i = 0; i < session->prepared_count; i++) {
@@ -267,7 +269,7 @@ static enum status send_begin(struct pg_session *session)
 /*
  * Discards the session's plans every REPLAN_NS. PostgreSQL keeps a plan until the table is analyzed
  * again. A plan made for a small table reads the whole table for each row of a batch, and the table
- * can grow to any size before it is analyzed.
+ * can grow to any size before the next ANALYZE.
  */
 static enum status send_replan(struct pg_session *session)
 {
@@ -318,7 +320,7 @@ static enum status read_one(struct pg_session *session, PGresult **keep)
 	enum status status = STATUS_OK;
 
 	if (kind == PGRES_PIPELINE_ABORTED)
-		/* an earlier message failed, and its status is the one that counts */
+		/* an earlier message failed; read_round() returns that message's status */
 		status = STATUS_RERUN;
 	else if (kind != PGRES_TUPLES_OK && kind != PGRES_COMMAND_OK)
 		status = status_of_error(session, result);
@@ -361,7 +363,8 @@ static enum status read_round(struct pg_session *session)
 	}
 	if (!is_broken(session) && read_sync(session) == STATUS_OK)
 		return first;
-	session->is_dead = true; /* the next result could be mistaken for another statement's */
+	/* the next result could be mistaken for that of another statement */
+	session->is_dead = true;
 	return first == STATUS_OK ? STATUS_RERUN : first;
 }
 
@@ -430,7 +433,8 @@ static void note_unknown(struct pg_session *session, const char *what)
 		what);
 }
 
-/* The server may or may not have committed; only reading the rows would show which. */
+/* Handles a connection lost during COMMIT: only reading the rows would show whether the server has
+ * committed. */
 static enum status commit_lost(struct pg_session *session)
 {
 	note_unknown(session, "the connection was lost during COMMIT");
@@ -438,7 +442,8 @@ static enum status commit_lost(struct pg_session *session)
 	return STATUS_OUTCOME_UNKNOWN;
 }
 
-/* The server has committed. A change that only this server has is gone if a standby takes over. */
+/* Returns the status after the server has committed. If no standby has the transaction, the outcome
+ * is unknown: the transaction is lost if a standby takes over. */
 static enum status committed_status(struct pg_session *session)
 {
 	if (!session->is_unreplicated)
@@ -451,8 +456,8 @@ static enum status committed_status(struct pg_session *session)
 /*
  * Returns true if the connection is certainly open. A connection that a restart or the network
  * closed while it was idle must not make the outcome of a transaction unknown. Therefore, after a
- * pause, or if the server has sent something unrequested, the transaction starts with BEGIN: if
- * that is lost, the batch can simply run again.
+ * pause, or if the server has sent unrequested data, the transaction starts with BEGIN: if the
+ * connection is lost then, the batch can simply run again.
  */
 static bool is_surely_open(const struct pg_session *session)
 {
@@ -463,9 +468,9 @@ static bool is_surely_open(const struct pg_session *session)
 }
 
 /*
- * Without BEGIN the server commits at the sync, so the round's result is that of the transaction.
- * If the statement's own result is an error, the server has not reached the sync, and nothing is
- * committed, even if the error is that an administrator has ended the session.
+ * Without BEGIN the server commits at the sync, so the result of the round is the result of the
+ * transaction. If the statement itself fails, the server does not reach the sync and commits
+ * nothing, even if the error is that an administrator has ended the session.
  */
 static enum status run_single(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_param *params, size_t param_count)
@@ -477,7 +482,7 @@ static enum status run_single(struct pg_session *session, const struct pg_statem
 	pg_queue(session, statement, params, param_count);
 	session->is_single = false;
 	if (session->failed != STATUS_OK)
-		return pg_flush(session); /* no sync was sent, so nothing is committed */
+		return pg_flush(session); /* no sync was sent, so nothing was committed */
 	status = finish_round(session);
 	if (status != STATUS_OK && is_broken(session) && !session->is_refused)
 		return commit_lost(session);
@@ -487,7 +492,7 @@ static enum status run_single(struct pg_session *session, const struct pg_statem
 	return committed_status(session);
 }
 
-/* Returns true if the transaction can do without BEGIN. Connects first, because that depends on the
+/* Returns true if the transaction needs no BEGIN. Connects first, because the answer depends on the
  * dialect. */
 static bool may_be_single(struct pg_session *session)
 {
@@ -524,7 +529,8 @@ static enum status send_commit(struct pg_session *session)
 		return committed_status(session);
 	if (is_broken(session) || status == STATUS_STORE_UNAVAILABLE)
 		return commit_lost(session);
-	/* The server refused, and the connection still works: the transaction is rolled back. */
+	/* The server refused to commit, and the connection still works: the transaction is rolled
+	 * back. */
 	return status == STATUS_OK ? STATUS_RERUN : status;
 }
 

@@ -1,10 +1,11 @@
 /*
- * The store: how connections are configured, the watcher that brings the store up, announcements.
+ * The store: configures connections, runs the watcher that brings the store up, and passes on
+ * announcements.
  *
  * Only the watcher thread decides that the server is back; a session that cannot connect marks the
  * store as down and wakes the watcher. During an outage only the watcher tries to connect, and
- * requests are refused at once. The watcher keeps its own connection open while the store is up, so
- * that an outage is noticed even if nobody uses the store.
+ * requests are refused immediately. The watcher keeps its own connection open while the store is
+ * up, so that it detects an outage even if no session uses the store.
  *
  * Invariants: is_up is true only after all migrations have been applied; while a connection is
  * open, no `quipu copy` writes to the database (postgres_copy_lock.c); the waker is created once,
@@ -30,9 +31,9 @@
 
 #define RETRY_FIRST_MS 50
 #define RETRY_LAST_MS 1000
-#define LOOK_MS 500 /* between two checks of the watcher's connection */
+#define LOOK_MS 500 /* time between two checks of the watcher's connection */
 #define LANES_DEFAULT 2
-#define FLOORS_MAX 4 /* tables with claims; a store has one or two */
+#define FLOORS_MAX 4 /* the most tables with claims; a store has one or two */
 
 struct pg_store {
 	struct store base;
@@ -44,7 +45,7 @@ struct pg_store {
 	struct listeners listeners;
 	_Atomic(struct pg_waker *) waker; /* NULL until the first listener or announcement */
 
-	pthread_mutex_t lock; /* guards the fields below */
+	pthread_mutex_t lock; /* guards the members below */
 	pthread_cond_t changed;
 	bool has_watcher;
 	bool stopping;
@@ -64,10 +65,10 @@ struct pg_store *pg_store_of(struct store *store)
 
 /*
  * Committers rely on rows being locked in the order of the array that they send. Therefore the
- * planner may only use nested loops over the array, with one index lookup per element, whatever its
- * statistics say; tests check the plans. Read sessions have the same settings, because their
- * statements have the same shape. The last statement finds out the dialect, whose own settings are
- * applied afterwards.
+ * planner may only use nested loops over the array, with one index look-up per element, whatever
+ * its statistics say; tests check the plans. Read sessions have the same settings, because their
+ * statements have the same shape. The last statement determines the dialect; configure() then
+ * applies the dialect's own settings.
  */
 #define AS_SET(name, value) "SET " name " = '" value "'; "
 static const char session_settings[] =
@@ -188,18 +189,18 @@ static bool try_to_bring_up(struct watch *watch, char *why, size_t size)
 	watch->migrated = pg_migrate(watch->connection, store->components, why, size);
 	if (watch->migrated && dialect == &pg_dialect_citus)
 		pg_distribute_check(watch->connection, store->base.name);
-	drop_connection(watch); /* this also releases the migration lock */
+	drop_connection(watch); /* also releases the migration lock */
 	return watch->migrated && try_to_bring_up(watch, why, size);
 }
 
-/* Call with the lock held. Returns early when something changes. */
+/* Waits `ms` milliseconds, or less if `changed` is signalled. The caller holds the lock. */
 static void pause_for(struct pg_store *store, int ms)
 {
 	steady_wait_until(&store->changed, &store->lock, steady_in(ms * NS_PER_MS));
 }
 
-/* Returns whether a server has answered and refused, other than because it starts or stops, or
- * whether Quipu itself must not use the database (postgres_copy_lock.c). */
+/* Returns whether a server has answered and refused the connection (but not because it is starting
+ * or stopping), or whether a `quipu copy` forbids using the database (postgres_copy_lock.c). */
 static bool is_refusal(const char *why)
 {
 	return strstr(why, "read-only") || strstr(why, "quipu copy") ||
@@ -207,7 +208,7 @@ static bool is_refusal(const char *why)
 }
 
 /* Warns about every new reason. pg_store_lost() has already logged the loss of a store that was up;
- * after that, only a server that answers and refuses is news. */
+ * after that, only a server that answers and refuses is worth a warning. */
 static void log_failure(const struct watch *watch, char *last, size_t size, const char *why)
 {
 	const struct pg_store *store = watch->store;
@@ -219,8 +220,8 @@ static void log_failure(const struct watch *watch, char *last, size_t size, cons
 		why);
 }
 
-/* Retries until the store is up or stopping. Call with the lock held; it is released during each
- * attempt and held again on return. */
+/* Retries until the store is up or stopping. The caller holds the lock, which is released during
+ * each attempt and held again on return. */
 static void bring_up(struct watch *watch)
 {
 	struct pg_store *store = watch->store;
@@ -247,7 +248,8 @@ static void bring_up(struct watch *watch)
 
 /*
  * Checks whether the server has closed the watcher's connection. The store counts as lost only if a
- * new connection fails as well, because servers may close connections that were idle for long.
+ * new connection fails as well, because a server may close connections that were idle for a long
+ * time.
  */
 static void look(struct watch *watch)
 {

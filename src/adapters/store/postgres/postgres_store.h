@@ -1,7 +1,7 @@
 /*
  * Implements ports/store.h with PostgreSQL. A store has a watcher thread, which connects, applies
- * migrations, and after a loss retries until the server is back. Sessions connect only while the
- * store is up, so that requests get a 503 at once while the server is away.
+ * migrations, and after an outage retries until the server is back. Sessions connect only while the
+ * store is up, so that requests immediately get a 503 while the server is away.
  */
 #ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_STORE_H
 #define QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_STORE_H

@@ -1,7 +1,7 @@
 /*
- * Columns are matched by name, from the catalog, so that a migration which adds the same column to
- * both engines requires no change here. Only columns that the source lacks are listed, in
- * `made_up`.
+ * Columns are matched by their names in PostgreSQL's catalog, so that a migration that adds the
+ * same column to both engines requires no change here. Only columns that the source lacks are
+ * listed here, in `made_up`.
  */
 #include "adapters/store/postgres/postgres_table_plan.h"
 
@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* From 1970 to 2000, when PostgreSQL's times begin. */
+/* The microseconds from 1970 to 2000, where PostgreSQL's timestamps begin. */
 #define EPOCH_US INT64_C(946684800000000)
 
-/* Columns that the source does not have, and the value that they get. */
+/* Columns that the source does not have, and the values that they get. */
 static const struct {
 	const char *table;
 	const char *column;
@@ -66,7 +66,7 @@ static enum plan_type find_type(const char *name)
 struct found {
 	const char *column;
 	const char *type;
-	bool is_always; /* the table always assigns its values */
+	bool is_always; /* the table always assigns the values of this column */
 	bool is_identity;
 	bool is_required; /* NOT NULL without a default */
 };
@@ -170,7 +170,8 @@ static const char *write_copy(struct table_plan *plan)
 	return sql.data;
 }
 
-/* Appends a column as app/copy.c writes it before it hashes a row: "5:hello", or "-" for NULL. */
+/* Appends SQL that writes a column in the form in which app/copy.c hashes it: "5:hello", or "-" for
+ * NULL. */
 static void write_term(struct buffer *sql, const struct plan_column *column)
 {
 	char text[160];
@@ -197,7 +198,7 @@ static const char *write_sum(struct table_plan *plan)
 {
 	struct buffer sql = buffer_make(&plan->arena, 4096);
 
-	/* The source's columns, in the order of the source. */
+	/* Hash the source's columns in the order of the source. */
 	buffer_text(&sql, "SELECT count(*), coalesce(sum(('x' || left(encode(sha256(convert_to(''");
 	for (int source = 0; source < TABLE_COLUMNS_MAX; source++) {
 		for (size_t i = 0; i < plan->column_count; i++) {

@@ -1,6 +1,7 @@
 /*
  * Plans how `quipu copy` fills a table from the source's table of the same name: which columns it
- * writes, with which types, and with which two statements. Part of postgres_table_target.
+ * writes, their types, and the statements for copying and for checking. Part of
+ * postgres_table_target.
  */
 #ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_TABLE_PLAN_H
 #define QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_TABLE_PLAN_H
@@ -26,8 +27,8 @@ enum plan_type {
 struct plan_column {
 	char name[64];
 	enum plan_type type;
-	int source;        /* the column of the source, or -1 */
-	int64_t otherwise; /* the value if there is no such column */
+	int source;        /* the index of the source's column, or -1 if there is none */
+	int64_t otherwise; /* the value if the source has no such column */
 };
 
 struct table_plan {
@@ -40,13 +41,13 @@ struct table_plan {
 	struct arena arena;
 };
 
-/* Looks up the table. If it does not fit, returns false with a sentence in `why`. Release the plan
- * in any case. */
+/* Looks up the table and plans its columns. If the source's table cannot be copied into it, returns
+ * false with a sentence in `why`. Release the plan in any case. */
 QP_MUST_CHECK bool table_plan_init(struct table_plan *plan, PGconn *connection,
 	const struct table_facts *table, char *why, size_t size);
 void table_plan_release(struct table_plan *plan);
 
-/* Returns the target of a column of the source, or NULL if it is not copied. */
+/* Returns the target's column for a column of the source, or NULL if that column is not copied. */
 const struct plan_column *table_plan_find(const struct table_plan *plan, size_t column);
 
 /* Appends a row in the format of binary COPY. Returns false if a value does not fit its column. */

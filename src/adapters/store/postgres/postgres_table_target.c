@@ -1,7 +1,7 @@
 /*
  * Rows are sent as binary COPY, which needs no quoting and keeps every number exact. Each batch is
- * a transaction that also moves the checkpoint, so a copy that was interrupted continues after the
- * last committed batch and never writes a row twice.
+ * a transaction that also records the number of copied rows, so an interrupted copy continues after
+ * the last committed batch and never writes a row twice.
  */
 #include "adapters/store/postgres/postgres_table_target.h"
 
@@ -20,7 +20,7 @@
 struct table_target {
 	PGconn *connection;
 	char copy_id[64];
-	struct arena arena; /* for the rows of a batch that are not sent yet */
+	struct arena arena; /* holds `pending`, the rows of a batch that are not sent yet */
 	struct buffer pending;
 	struct table_plan plan; /* of the chosen table */
 	const char *file;
@@ -35,7 +35,7 @@ static bool failed(const struct table_target *target, char *why, size_t size)
 	return false;
 }
 
-/* Runs a statement. Returns its result, which the caller clears, or NULL. */
+/* Runs a statement. Returns its result, which the caller clears, or NULL on failure. */
 static PGresult *ask(struct table_target *target, const char *sql, const char *const *values,
 	int count, char *why, size_t size)
 {
@@ -104,7 +104,8 @@ bool table_target_lock(struct table_target *target, char *why, size_t size)
 
 /* ---- beginning and resuming -------------------------------------------------------------- */
 
-/* Sets `exists`. Returns false with a reason in `why` if the server does not answer. */
+/* Sets `exists` to whether the table exists. Returns false with a reason in `why` if the query
+ * fails. */
 static bool has_table(
 	struct table_target *target, const char *name, bool *exists, char *why, size_t size)
 {
@@ -235,7 +236,7 @@ bool table_target_has_uuid(const struct table_target *target, size_t column)
 
 /* ---- batches ----------------------------------------------------------------------------- */
 
-static const char copy_head[] = "PGCOPY\n\377\r\n\0\0\0\0\0\0\0\0"; /* its final NUL is sent */
+static const char copy_head[] = "PGCOPY\n\377\r\n\0\0\0\0\0\0\0\0"; /* sent with its final NUL */
 static const char copy_tail[] = {'\377', '\377'};
 
 bool table_target_open_batch(struct table_target *target, char *why, size_t size)
@@ -274,7 +275,7 @@ bool table_target_add(struct table_target *target, const struct cell *cells, cha
 	return target->pending.len < SEND_SIZE || send_pending(target, why, size);
 }
 
-/* Ends the COPY. Returns false with the server's reason if it refused a row. */
+/* Ends the COPY. If the server refused a row, returns false with the server's reason in `why`. */
 static bool end_copy(struct table_target *target, char *why, size_t size)
 {
 	PGresult *result;
@@ -343,9 +344,9 @@ bool table_target_advance(struct table_target *target, int64_t last_id, char *wh
 }
 
 /*
- * Audit lines older than the monthly partitions are in the default partition. This creates
- * partitions for their months and moves them there. Lines with implausible times stay where they
- * are.
+ * Audit lines older than the monthly partitions are in the default partition. This statement
+ * creates partitions for their months and moves the lines there. Lines with implausible times stay
+ * in the default partition.
  */
 static const char partitions_sql[] =
 	"DO $$ DECLARE month timestamp; BEGIN "

@@ -16,49 +16,51 @@
 
 struct table_target;
 
-/* Connects, and changes nothing. Returns NULL on failure. */
+/* Connects without changing anything. Returns NULL on failure. */
 QP_MUST_CHECK struct table_target *table_target_open(const char *url, char *why, size_t size);
 void table_target_close(struct table_target *target);
 
-/* Keeps servers and other copies out until the target is closed. Refuses if one is there. */
+/* Keeps servers and other copies out until the target is closed. Refuses if one is connected. */
 QP_MUST_CHECK bool table_target_lock(struct table_target *target, char *why, size_t size);
 
-/* Finds out whether this copy has begun here, and whether it is finished. The functions below are
- * about this copy. */
+/* Finds out whether this copy has begun in this database, and whether it is finished. The functions
+ * below work on this copy. */
 QP_MUST_CHECK bool table_target_find(struct table_target *target, const char *copy_id,
 	bool *has_begun, bool *is_finished, char *why, size_t size);
 
-/* Refuse, with a sentence in `why`, if another copy is not finished, or if the table has rows. They
- * change nothing, and need no schema. */
+/* table_target_is_free() refuses if another copy is unfinished, table_target_is_empty() if the
+ * table has rows. Both change nothing and work without a schema. */
 QP_MUST_CHECK bool table_target_is_free(struct table_target *target, char *why, size_t size);
 QP_MUST_CHECK bool table_target_is_empty(
 	struct table_target *target, const struct table_facts *table, char *why, size_t size);
 
-/* Creates the schema of these components, and the tables of the copy itself. */
+/* Creates the schema of these components, and the tables that record the copy's progress. */
 QP_MUST_CHECK bool table_target_prepare(
 	struct table_target *target, const char *const *components, char *why, size_t size);
 
-/* Records that the copy begins. From then on no server uses the database until it is finished. */
+/* Records that the copy begins. From then on no server uses the database until the copy is
+ * finished. */
 QP_MUST_CHECK bool table_target_begin(
 	struct table_target *target, const char *source, char *why, size_t size);
 
 /*
  * Plans how the columns of a table are written. Refuses a table with columns that this version
- * cannot convert. Sets `rows` to the number of its rows that were already copied from this file.
- * The functions below use the table chosen last.
+ * cannot convert. Sets `rows` to the number of the table's rows that were already copied from this
+ * file. The functions below use the table that was chosen last.
  */
 QP_MUST_CHECK bool table_target_choose(struct table_target *target, const char *file,
 	const struct table_facts *table, int64_t *rows, char *why, size_t size);
 
-/* Returns true if the column of the source is copied. Ids that the target assigns are not. */
+/* Returns true if the column of the source is copied. Ids that the target assigns itself are not
+ * copied. */
 bool table_target_takes(const struct table_target *target, size_t column);
 
 /* Returns true if the column is a UUID in this database. Its text may then differ from the source's
- * in upper and lower case. */
+ * text in upper and lower case. */
 bool table_target_has_uuid(const struct table_target *target, size_t column);
 
-/* Begin a batch, add a row to it, and commit it. `rows` is the total copied from the file,
- * including this batch; a copy that is interrupted goes on after them. */
+/* Begin a batch, add a row to it, and commit it. `rows` is the number of rows copied from the file
+ * so far, including this batch; an interrupted copy continues after these rows. */
 QP_MUST_CHECK bool table_target_open_batch(struct table_target *target, char *why, size_t size);
 QP_MUST_CHECK bool table_target_add(
 	struct table_target *target, const struct cell *cells, char *why, size_t size);
@@ -73,7 +75,7 @@ QP_MUST_CHECK bool table_target_sum(
 QP_MUST_CHECK bool table_target_advance(
 	struct table_target *target, int64_t last_id, char *why, size_t size);
 
-/* Creates the monthly partitions that the rows need. Call it when all rows are here. */
+/* Creates the monthly partitions that the rows need. Call this when all rows have been copied. */
 QP_MUST_CHECK bool table_target_settle(struct table_target *target, char *why, size_t size);
 
 /* Records that the copy is complete, so that servers may start. */

@@ -1,10 +1,11 @@
 /*
  * Checks postgres://user:password@host:port,…/database?option=value&… before libpq uses it.
  *
- * libpq repeats the text that it cannot parse, and that may be a password or a part of one: a
- * password with a bare / or @ continues in what libpq takes for a port, a host or a database. So no
- * message here repeats any part of the URL, and none of libpq's about a URL is passed on. Each
- * function returns NULL, or the problem, which completes the sentence "the URL is not valid: …".
+ * libpq's error messages repeat the text that it cannot parse, which may be a password or a part of
+ * one: libpq takes the rest of a password with a bare / or @ for a port, a host or a database.
+ * Therefore no error text here repeats any part of the URL, and libpq's own messages about a URL
+ * are not passed on. Each function returns NULL on success; otherwise it returns a text that
+ * completes the error "… is not valid: …".
  */
 #include <stdio.h>
 
@@ -26,7 +27,7 @@ static const char *check_escapes(const char *url)
 	return NULL;
 }
 
-/* A colon with nothing after it means the default port, as in libpq. */
+/* A colon at the end means the default port, as in libpq. */
 static const char *check_server(struct slice text)
 {
 	struct slice host;
@@ -37,7 +38,8 @@ static const char *check_server(struct slice text)
 	return server_address_parse(text, &host, &port);
 }
 
-/* As libpq does, takes everything before the first @ for the user, unless a / comes first. */
+/* Skips everything up to the first @, unless a / comes first, because libpq takes that part for the
+ * user. */
 static const char *skip_user(const char *start)
 {
 	const char *end = start + strcspn(start, "@/");
@@ -59,7 +61,7 @@ static const char *check_servers(const char *url)
 	return problem;
 }
 
-/* Also checks ports in the option "port". */
+/* Checks the ports that libpq has found, including those in the option "port". */
 static const char *check_ports(const PQconninfoOption *options)
 {
 	struct slice ports = {0};

@@ -1,5 +1,5 @@
 /*
- * The waker's thread. It waits for its connection and for announcements in one poll(), and so never
+ * The waker's thread. It waits for its connection and for announcements in one poll(), so it never
  * blocks in libpq:
  *
  *   state          event                                       next         function
@@ -37,14 +37,14 @@ struct pg_waker {
 	pthread_t thread;
 	struct announcements announcements;
 
-	/* Only the thread uses these. */
+	/* Used only by the thread. */
 	enum waker_state state;
 	PGconn *connection;
-	short events;     /* what to poll its socket for */
+	short events;     /* which events to poll its socket for */
 	int64_t until_ns; /* DOWN: when to retry; CONNECTING, BUSY: when to give up */
 	int64_t retry_ns;
-	unsigned turn;       /* which host of the URL to try next */
-	bool is_greeting;    /* BUSY with LISTEN */
+	unsigned turn;       /* number of the host in the URL to try next */
+	bool is_greeting;    /* waits for the answer to LISTEN */
 	bool has_complained; /* the loss of the connection has been logged */
 };
 
@@ -71,7 +71,8 @@ static void lose(struct pg_waker *waker)
 	waker->retry_ns = waker->retry_ns * 2 < RETRY_LAST_NS ? waker->retry_ns * 2 : RETRY_LAST_NS;
 }
 
-/* Otherwise libpq would print the notice that a server sends when it shuts down. */
+/* Ignores notices. Otherwise libpq would print the notice that a server sends when it shuts
+ * down. */
 static void ignore_notice(void *context, const PGresult *notice)
 {
 	(void)context;
@@ -126,7 +127,8 @@ static void go_on_connecting(struct pg_waker *waker)
 
 /* ---- the server's messages --------------------------------------------------------------- */
 
-/* After LISTEN, calls all listeners, because they may have missed announcements before. */
+/* Handles the end of an answer. After LISTEN, calls all listeners, because they may have missed
+ * earlier announcements. */
 static void answered(struct pg_waker *waker)
 {
 	waker->state = WAKER_READY;
@@ -141,7 +143,7 @@ static void answered(struct pg_waker *waker)
 	listeners_call(waker->listeners, NULL);
 }
 
-/* Reads the results that have arrived. Returns false if the server refused. */
+/* Reads the results that have arrived. Returns false if the server refused a statement. */
 static bool take_results(struct pg_waker *waker)
 {
 	while (waker->state == WAKER_BUSY && !PQisBusy(waker->connection)) {

@@ -1,11 +1,12 @@
 /*
  * Carries announcements (ports/store.h) between the processes that share a database, with LISTEN
  * and NOTIFY on a connection and a thread of its own. NOTIFY inside the transaction of a batch
- * would make all commits wait for each other. Here it is sent after them, at most every 20 ms for
- * each announcement, and without waiting for the disk.
+ * would make all commits wait for each other. The waker sends it after the commits instead, at most
+ * every 20 ms for each announcement, and without waiting for the disk.
  *
- * Announcements made while the server is away are sent when it is back. Announcements of other
- * processes are lost meanwhile, so all listeners are called after each reconnection.
+ * Announcements made while the server is away are sent when it is back. In the meantime,
+ * announcements of other processes are lost, so the waker calls all listeners after each
+ * reconnection.
  */
 #ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_WAKER_H
 #define QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_WAKER_H
