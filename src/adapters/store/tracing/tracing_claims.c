@@ -1,5 +1,5 @@
 /* Traces the repositories inside outboxes and notifications: claims, dead letters, the inbox. Log
- * lines name the table, because an engine has several of each. */
+ * lines name the outbox or repository, because a store has several claims and dead letters. */
 #include "adapters/store/tracing/tracing_internal.h"
 
 /* ---- claims ------------------------------------------------------------------------------- */

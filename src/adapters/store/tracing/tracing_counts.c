@@ -1,4 +1,4 @@
-/* Traces the repositories of counts and of the gateway: counts, limits, sent messages. */
+/* Traces the repositories of counts and of the gateway: counts, limits and sent messages. */
 #include "adapters/store/tracing/tracing_internal.h"
 
 /* ---- counts ------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /*
- * Declarations shared by the files of the tracing store. A wrapper is the port's struct followed by
- * the inner object; each of its functions has the same four lines:
+ * Declarations shared by the files of the tracing store. A wrapper consists of the port's struct,
+ * followed by a pointer to the inner object. Each of its functions has the same four lines:
  *
  *     inner = …_of(repository);                              the checked cast
  *     trace = trace_begin(session, "counts", "add");         unwraps the session
@@ -27,23 +27,22 @@
 /* ---- one traced call --------------------------------------------------------------------- */
 
 struct trace {
-	const char *store; /* its name */
+	const char *store; /* the store's name */
 	const char *group; /* "counts", "dialog_outbox.claims"; static */
 	const char *verb;  /* "add"; static */
-	struct session
-		/* the inner session, on which the call runs; NULL for verbs of the store */
-		*session;
+	/* the inner session, on which the call runs; NULL for verbs of the store */
+	struct session *session;
 	int64_t start_ns; /* 0 if debug lines are not logged */
 };
 
 /* Starts the clock. `session` is a wrapped session that the calling thread may use. */
 struct trace trace_begin(struct session *session, const char *group, const char *verb);
 
-/* The same for verbs of the store itself. */
+/* Like trace_begin(), for verbs of the store itself. */
 struct trace trace_begin_store(const struct store *store, const char *verb);
 
-/* Each of these logs the call and returns `status`. The last one reads `*rows` only if the call
- * succeeded, because outputs are undefined after a failure. */
+/* Each of these logs the call and returns `status`. trace_end_counted() reads `*rows` only if the
+ * call succeeded, because outputs are undefined after a failure. */
 QP_MUST_CHECK enum status trace_end(const struct trace *trace, enum status status);
 QP_MUST_CHECK enum status trace_end_rows(
 	const struct trace *trace, enum status status, size_t rows);
@@ -59,7 +58,7 @@ void trace_end_void(const struct trace *trace);
 struct session *tracing_session_new(
 	struct store *store, struct store *inner, enum session_kind kind);
 
-/* Returns the inner session. Aborts if `session` is not a wrapped one. */
+/* Returns the inner session. Aborts if `session` is not a wrapped session. */
 struct session *tracing_session_inner(struct session *session);
 
 /* ---- repositories ------------------------------------------------------------------------ */
@@ -111,7 +110,7 @@ struct tracing_counters {
 struct tracing_claims {
 	struct claim_repository base;
 	const struct claim_repository *inner;
-	const char *group; /* whose claims these are: "dialog_outbox.claims" */
+	const char *group; /* for log lines, e.g. "dialog_outbox.claims" */
 };
 
 struct tracing_dead_letters {
@@ -157,8 +156,11 @@ struct tracing_outbox_groups {
 	const char *dead;
 };
 
-/* Each of these wraps `inner` in a struct that the caller provides and keeps while the result is
- * used. Returns NULL if `inner` is NULL because the engine has no such repository. */
+/*
+ * Each of these wraps `inner` in the struct `tracing`, which the caller provides and must keep
+ * while the result is used. Returns NULL if `inner` is NULL, because the engine has no such
+ * repository.
+ */
 const struct eraser *tracing_eraser_init(
 	struct tracing_eraser *tracing, const struct eraser *inner);
 const struct count_repository *tracing_counts_init(

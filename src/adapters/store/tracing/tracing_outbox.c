@@ -1,4 +1,4 @@
-/* Traces the repositories that have claims inside: outboxes and notifications. */
+/* Traces the repositories that contain claims: outboxes, notifications and outbound messages. */
 #include "adapters/store/tracing/tracing_internal.h"
 
 /* ---- outboxes ----------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /*
- * Sessions of the tracing store. A wrapped session carries the inner one and obeys the same rules
- * about threads and transactions.
+ * Sessions of the tracing store. A wrapped session contains the inner session and has the same
+ * rules for threads and transactions.
  */
 #include <stdlib.h>
 

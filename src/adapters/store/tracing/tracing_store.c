@@ -1,8 +1,8 @@
 /*
  * The tracing store itself: one traced call, the store's own verbs, and the repositories.
  *
- * Invariant: an inner session never leaves this folder, and a wrapped one never reaches an inner
- * repository. Both sides check this when they cast.
+ * Invariant: an inner session never leaves this folder, and a wrapped session never reaches an
+ * inner repository. The casts of both sides check this.
  */
 #include "adapters/store/tracing/tracing_store.h"
 
@@ -68,7 +68,7 @@ struct trace trace_begin_store(const struct store *store, const char *verb)
 	};
 }
 
-/* The log leaves out fields that are empty. */
+/* Logs a call. The log leaves out fields that are empty. */
 static void log_call(const struct trace *trace, const char *rows, const char *result)
 {
 	char us[NUMBER_SIZE];

@@ -5,24 +5,26 @@
  *     {"level":"debug","part":"store","message":"counts.add","store":"counts-store","rows":"412",
  *      "us":"1834","result":"OK"}
  *
- * It can wrap any engine, because it uses only the ports: the store, its sessions, and every
- * repository it hands out, including the claims, dead letters and inbox inside outboxes and
- * notifications. It has the name, engine and hints of the inner store, so nothing else in the
- * program notices. Values are never logged, because they may be secret.
+ * It can wrap any engine, because it uses only the ports. It wraps the store, its sessions, and
+ * every repository that the store hands out, including the claims, dead letters and inbox inside
+ * outboxes and notifications. It has the name, engine and hints of the inner store, so the rest of
+ * the program does not see the difference. It never logs values, because they may be secret.
  *
- * `rows` is how many rows the caller passed in; for lists and sweeps it is how many came back or
- * were deleted. Verbs that are not about rows leave it out, and those that cannot fail leave out
- * `result`. is_up() and error_count() are forwarded without a line, because every scrape and every
- * health check calls them.
+ * `rows` is the number of rows that the caller passed in; for lists and sweeps, it is the number of
+ * rows returned or deleted. Lines of verbs that do not work on rows have no `rows`, and lines of
+ * verbs that cannot fail have no `result`. is_up() and error_count() are forwarded without a log
+ * line, because every scrape and every health check calls them.
  *
- * Wrapping costs two clock readings and one line per call. Without the option there is no wrapper.
+ * The wrapper costs two clock readings and one log line per call. Without the option there is no
+ * wrapper.
  */
 #ifndef QUIPU_ADAPTERS_STORE_TRACING_TRACING_STORE_H
 #define QUIPU_ADAPTERS_STORE_TRACING_TRACING_STORE_H
 
 #include "ports/store.h"
 
-/* Wraps a store that is not started yet, and becomes its owner: free() frees both. Never fails. */
+/* Wraps a store that is not started yet, and takes ownership of it: free() frees both stores. Never
+ * fails. */
 struct store *tracing_store_new(struct store *inner);
 
 #endif
