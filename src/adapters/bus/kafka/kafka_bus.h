@@ -4,8 +4,8 @@
  * id as `event-id`.
  *
  * Each producer has its own idempotent client, which waits for all in-sync replicas. At the
- * deadline of a publish, the producer removes all messages without a report from the client's
- * queue, so that a message reported as NOT_PERSISTED is never sent later. If one of these messages
+ * deadline of a publish, the producer removes from the client's queue all messages that have no
+ * report, so that a message reported as NOT_PERSISTED is never sent later. If one of these messages
  * may have been sent, the producer replaces the client, because the broker and the client may then
  * disagree about sequence numbers. A watcher with its own client checks whether the cluster
  * responds. While the cluster does not respond, publish() refuses messages without queueing them.

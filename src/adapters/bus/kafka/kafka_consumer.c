@@ -141,7 +141,7 @@ static bool is_wanted(const struct kafka_consumer *consumer, const rd_kafka_mess
 	return bus_subjects_have(consumer->subjects, slice_make(value, value ? size : 0));
 }
 
-/* Records in `offsets`, which a commit will use, that every message up to this one is done. */
+/* Marks every message up to this one as done in `offsets`, which will be committed. */
 static void note_done(rd_kafka_topic_partition_list_t *offsets, const char *topic,
 	const rd_kafka_message_t *message)
 {

@@ -60,7 +60,7 @@ struct local_group;
 struct local_channel {
 	const char *name;
 	const struct bus_channel *declared;
-	int64_t id; /* its id in the file */
+	int64_t id; /* of the channel in the file */
 	/* guarded by the bus's lock; increases when a fetch may find more messages */
 	uint64_t changes;
 	pthread_cond_t changed; /* signalled when `changes` increases or a consumer is woken */
@@ -152,8 +152,8 @@ QP_MUST_CHECK int local_messages_read(
 	struct local_bus *bus, int64_t offset, struct arena *arena, struct bus_delivery *delivery);
 
 /*
- * Reads up to `limit` messages after the group's head. Appends the messages that the group wants to
- * its window and skips the others. Sets `found` to the number of messages read.
+ * Reads up to `limit` messages after the group's head. Appends to the window the messages that the
+ * group wants, and skips the others. Sets `found` to the number of messages read.
  */
 QP_MUST_CHECK int local_messages_scan(
 	struct local_bus *bus, struct local_group *group, size_t limit, size_t *found);
@@ -174,14 +174,14 @@ QP_MUST_CHECK int local_messages_mark(
 
 /*
  * Deletes up to LOCAL_TRIM_CHUNK messages that every group of the channel has acknowledged. Runs in
- * the current transaction, or in one of its own.
+ * the current transaction, or in its own if there is none.
  */
 #define LOCAL_TRIM_CHUNK 1024
 QP_MUST_CHECK int local_messages_trim(
 	struct local_bus *bus, const struct local_channel *channel, int *deleted);
 
 /* Deletes up to LOCAL_TRIM_CHUNK expired messages in each channel without groups. Runs in the
- * current transaction, or each deletion in one of its own. */
+ * current transaction; without one, each deletion is a transaction of its own. */
 QP_MUST_CHECK int local_messages_expire(struct local_bus *bus, int *deleted);
 
 /* ---- groups ------------------------------------------------------------------------------ */
@@ -222,7 +222,7 @@ struct local_group {
 	size_t members;
 	struct local_group *next;
 
-	int64_t id;     /* its id in the file; 0 until the group has joined */
+	int64_t id;     /* of the group in the file; 0 until the group has joined */
 	int64_t head;   /* every message up to here is skipped, acknowledged or in the window */
 	size_t skipped; /* how many skipped messages the file does not record yet */
 

@@ -22,8 +22,8 @@
  * The adapter does not use reconnection, JetStream publishing or Fetch of cnats:
  *
  * - While cnats reconnects, it buffers published messages and sends them later; even a buffer of
- *   size 0 holds one message. This adapter instead replaces a connection that has ended by a new
- *   one.
+ *   size 0 holds one message. This adapter instead opens a new connection when a connection has
+ *   ended.
  * - A write that times out leaves half a message on a connection that cnats continues to use; the
  *   server then takes the next write for the rest of that message. This adapter closes the
  *   connection immediately; see nats_link_send().
@@ -96,8 +96,8 @@ struct nats_channel {
 	/* the highest sequence that the stream is known to have; a message published later must get
 	 * a higher one */
 	_Atomic int64_t last;
-	/* a sequence that the stream had used before and that a new message got again, because the
-	 * server has lost the end of the stream; 0 if there was no loss, or it was repaired */
+	/* the first sequence that the server has assigned a second time, because it lost the end of
+	 * the stream; 0 if there was no loss, or the loss was repaired */
 	_Atomic int64_t lost_from;
 };
 
@@ -275,7 +275,7 @@ const char *nats_status_words(natsMsg *message);
 struct nats_answer {
 	json_t *body;    /* NULL if there was no readable reply */
 	int64_t error;   /* 0: success; -1: no usable reply; otherwise JetStream's jsErrCode */
-	char words[160]; /* describe the error */
+	char words[160]; /* the error in words */
 };
 
 /*

@@ -83,7 +83,8 @@ static natsStatus set_behaviour(natsOptions *options, const struct nats_url *url
 	return status;
 }
 
-/* Returns NULL on success, otherwise the name of the option that cnats did not accept. */
+/* Returns NULL on success, otherwise a text that names the part of the URL that cnats did not
+ * accept. */
 static const char *set_secrets(natsOptions *options, const struct nats_url *url)
 {
 	if (url->user && natsOptions_SetUserInfo(options, url->user, url->password) != NATS_OK)
@@ -120,7 +121,8 @@ static natsOptions *new_options(const struct nats_url *url, char *why, size_t si
 	if (bad)
 		snprintf(why, size, "NATS cannot be used with this URL: %s cannot be read", bad);
 	else
-		snprintf(why, size, "cnats refuses its options: %s", natsStatus_GetText(status));
+		snprintf(why, size, "cnats refuses the adapter's options: %s",
+			natsStatus_GetText(status));
 	return NULL;
 }
 

@@ -30,8 +30,7 @@ struct nats_producer {
 	/* held by the producer; may be broken; NULL until the first publish() */
 	struct nats_link *link;
 	struct arena scratch; /* reset for each message */
-	/* for each channel of the bus, the highest sequence that its stream had before this round
-	 */
+	/* for each channel, the highest sequence that its stream had before this round */
 	int64_t *floors;
 };
 
@@ -43,7 +42,7 @@ struct round {
 	size_t sent;      /* messages sent or refused so far */
 	size_t under_way; /* messages sent but not yet settled by a reply */
 	size_t bytes_under_way;
-	/* how many messages under way no stream has received; it is not known which ones */
+	/* messages under way that no stream has received; which ones is not known */
 	size_t unheard;
 };
 

@@ -165,8 +165,8 @@ static bool set_aside_poisoned(struct rabbitmq_consumer *consumer, size_t to)
 
 /*
  * Makes the reader acknowledge every delivery up to `tag`. If the reader does not send the
- * acknowledgement in time, cuts its connection, so that it cannot send it later; the broker then
- * delivers the messages again. The caller holds the lock.
+ * acknowledgement in time, cuts its connection, so that the acknowledgement cannot be sent later;
+ * the broker then delivers the messages again. The caller holds the lock.
  */
 static bool send_ack(struct rabbitmq_consumer *consumer, uint64_t tag)
 {

@@ -62,8 +62,8 @@ QP_MUST_CHECK bool rabbitmq_url_parse(
 /* ---- socket ------------------------------------------------------------------------------ */
 
 /*
- * Returns a socket for the connection, which is not connected yet. `state` owns the socket. On
- * failure returns NULL and writes the reason to `why`.
+ * Returns an unconnected socket for the connection `state`, which owns the socket. On failure
+ * returns NULL and writes the reason to `why`.
  */
 QP_MUST_CHECK amqp_socket_t *rabbitmq_socket_new(
 	amqp_connection_state_t state, const struct rabbitmq_url *url, char *why, size_t size);
@@ -107,7 +107,7 @@ struct rabbitmq_duty {
 
 	/*
 	 * Wakes threads that wait for the connection or the bus. Called after a connection has
-	 * failed, and after each wait of the link for the bus. May be NULL.
+	 * failed, and each time the link has waited for the bus. May be NULL.
 	 */
 	void (*notify)(struct rabbitmq_link *link);
 
@@ -192,8 +192,7 @@ void rabbitmq_link_pause(struct rabbitmq_link *link, int ms);
 enum rabbitmq_event rabbitmq_link_wait(
 	struct rabbitmq_link *link, amqp_frame_t *frame, int64_t until_ns);
 
-/* Returns true if a request succeeded. Otherwise sets link->words to `what`, `name` and the
- * reason. */
+/* Returns true if a request succeeded. Otherwise sets link->words to "<what><name>: <reason>". */
 QP_MUST_CHECK bool rabbitmq_link_check_reply(
 	struct rabbitmq_link *link, amqp_rpc_reply_t reply, const char *what, const char *name);
 
@@ -244,8 +243,8 @@ void rabbitmq_bus_wake_links(struct rabbitmq_bus *bus);
 void rabbitmq_watcher_start(struct rabbitmq_bus *bus);
 void rabbitmq_watcher_stop(struct rabbitmq_bus *bus);
 
-/* Makes the watcher declare everything again at its next probe, because something may be missing.
- * Any thread. */
+/* Makes the watcher declare all exchanges and queues again at its next probe, because one may be
+ * missing. Any thread. */
 void rabbitmq_watcher_doubt(struct rabbitmq_bus *bus);
 
 /* ---- topology ------------------------------------------------------------------------------ */

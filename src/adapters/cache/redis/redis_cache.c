@@ -5,7 +5,7 @@
  *   away      the thread reaches Redis                        returns
  *   away      the thread does not reach Redis                 away      REDIS DOWN, if at start
  *   returns   the owed deletions have succeeded               in use    in use
- *   returns   one of them fails, or a new deletion fails      away
+ *   returns   an owed or a new deletion fails                 away
  *   in use    a call or a ping of this round fails,           away      REDIS DOWN
  *             or a deletion of any round
  *

@@ -95,7 +95,7 @@ bool redis_is_error(const redisReply *reply, const char *code)
 	       memcmp(reply->str, code, len) == 0 && (reply->len == len || reply->str[len] == ' ');
 }
 
-/* Reports only an error's code, because its text may repeat the command, including the password. */
+/* Reports only the code of an error, because the text may repeat the command with the password. */
 void redis_connection_refuse(
 	struct redis_connection *connection, const char *what, const redisReply *reply)
 {

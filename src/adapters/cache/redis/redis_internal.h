@@ -145,7 +145,7 @@ QP_MUST_CHECK redisReply *redis_receive(struct redis_connection *connection);
 QP_MUST_CHECK bool redis_send_login(
 	struct redis_connection *connection, const struct redis_url *url);
 
-/* Closes the connection because of an unexpected reply to `what`, and sets `why`. */
+/* Closes the connection after an unexpected reply, and sets `why`. `what` describes the request. */
 void redis_connection_refuse(
 	struct redis_connection *connection, const char *what, const redisReply *reply);
 
@@ -198,7 +198,7 @@ bool redis_drops_is_empty(const struct redis_drops *drops);
 void redis_drops_clear(struct redis_drops *drops);
 
 /*
- * Deletes the entries of all these users, in as many round trips as needed. On failure the
+ * Deletes the entries of all users in `drops`, in as many round trips as needed. On failure the
  * connection is closed and its `why` is set.
  */
 QP_MUST_CHECK bool redis_drops_make_up(
@@ -268,7 +268,7 @@ struct redis_waker;
 /*
  * Starts a thread that calls `listeners` when other processes announce something, or may have
  * announced something while there was no connection. `db` is the database's number as text, "" for
- * the first one.
+ * the first database.
  */
 struct redis_waker *redis_waker_start(
 	struct redis_cache *cache, const char *db, struct listeners *listeners);

@@ -38,8 +38,8 @@ struct webhook_limits {
 	struct webhook_secrets *secrets; /* for signing the requests; may be NULL; not owned */
 };
 
-/* Returns NULL if `url` can be the URL of a webhook, otherwise what is wrong with it: a static text
- * without any part of the URL. Any thread. */
+/* Returns NULL if `url` can be the URL of a webhook. Otherwise returns a static text that says what
+ * is wrong and contains no part of the URL. Any thread. */
 QP_MUST_CHECK const char *webhook_url_problem(const char *url);
 
 /*

@@ -50,7 +50,7 @@ static bool decode(struct arena *arena, struct slice text, struct slice *bytes)
 	return text_from_base64url(arena, slice_make(url, len), bytes);
 }
 
-/* Returns NULL, or what is wrong with the line. */
+/* Reads one line into `pair`. Returns NULL on success, otherwise a text that says what is wrong. */
 static const char *read_line(struct arena *arena, struct slice line, struct secret_pair *pair)
 {
 	struct slice bytes;
@@ -63,7 +63,7 @@ static const char *read_line(struct arena *arena, struct slice line, struct secr
 		return "a secret must begin with " PREFIX;
 	line = slice_make(line.data + strlen(PREFIX), line.len - strlen(PREFIX));
 	if (!decode(arena, line, &bytes) || bytes.len < SECRET_LEAST || bytes.len > SECRET_MOST)
-		return "what follows " PREFIX " must be base64 of 24 to 64 bytes";
+		return "a secret must be " PREFIX " followed by 24 to 64 bytes in base64";
 	memcpy(pair->all[pair->count].bytes, bytes.data, bytes.len);
 	pair->all[pair->count++].len = bytes.len;
 	return NULL;

@@ -70,7 +70,7 @@ struct pg_claims {
  * place of each claim, i.e. its number in the batch. Returns the places of the changed rows.
  *
  * With `id = w.id`, the planner may read the whole index of the primary key instead of looking up
- * each id: it does so if the table was empty when it was last analyzed, however large it is now.
+ * each id. That happens if the table was empty when it was last analyzed, however large it is now.
  * With ANY, the planner can only look up ids.
  */
 #define PG_CLAIM_IS_OURS(id, busy)                                            \

@@ -84,7 +84,7 @@ static const struct pg_statement list_unread_statement = {
 
 /*
  * The type is a column of the rows. If it were a constant, the planner, which has no statistics for
- * a new table, would read all counters of that type and search the rows for each of them.
+ * a new table, would read all counters of that type and search the batch for each of them.
  */
 #define ADD_ROWS                                                                          \
 	"WITH w AS MATERIALIZED ("                                                        \

@@ -55,8 +55,8 @@ extern const struct pg_dialect pg_dialect_citus;
 /* Returns the dialect from the result of PG_DIALECT_QUERY. */
 const struct pg_dialect *pg_dialect_of(const PGresult *result);
 
-/* Returns the text of a statement in a dialect: that of the statement with the same name in the
- * dialect's tables, or the statement's own text. */
+/* Returns the text of a statement in a dialect. If the dialect's tables have a statement with the
+ * same name, returns its text, otherwise the statement's own text. */
 const char *pg_dialect_sql(const struct pg_dialect *dialect, const struct pg_statement *statement);
 
 /* ---- distributing tables ---- */

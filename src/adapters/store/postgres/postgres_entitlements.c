@@ -2,9 +2,9 @@
  * Entitlements, their sources and their audit in PostgreSQL. The audit is partitioned by month;
  * tend_audit() calls SQL functions that create partitions ahead of time and drop old ones.
  *
- * A separate statement reads the sources after another one has locked the rows, so that it sees the
- * changes that the previous holder of the lock has committed. The locking statement itself would
- * not see them.
+ * One statement locks the rows, and then another reads the sources, so that it sees the changes
+ * that the previous holder of the lock has committed. The locking statement itself would not see
+ * these changes.
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 

@@ -221,8 +221,8 @@ QP_MUST_CHECK enum status pg_find_rows(struct pg_session *session, const struct 
 QP_MUST_CHECK enum status pg_lock_rows(struct pg_session *session, const struct pg_lookup *lookup,
 	void *rows, size_t count, int64_t *now_us);
 
-/* Returns an array of one slice from each of `count` structs of `size` bytes; `first` is the slice
- * in the first struct. */
+/* Returns a text array with one slice from each of `count` structs of `size` bytes; `first` is the
+ * slice in the first struct. */
 struct pg_param pg_param_ids(
 	struct pg_session *session, const struct slice *first, size_t size, size_t count);
 
@@ -234,8 +234,8 @@ QP_MUST_CHECK enum status pg_list_rows(struct pg_session *session,
 	const struct pg_statement *statement, struct pg_param *params, size_t param_count,
 	struct row_page *page);
 
-/* Returns the index (from 0) among `count` ids to which a result's row belongs: the row's first
- * column minus 1. */
+/* Returns the index, from 0, of the id to which a result's row belongs: the row's first column
+ * minus 1. `count` is the number of ids. */
 size_t pg_place(const PGresult *result, int row, size_t count);
 
 /* ---- small things that repositories share ---- */
@@ -292,8 +292,8 @@ PGconn *pg_dial_start(const char *url, unsigned turn);
 /* Writes the reason for the last failure as one line. */
 void pg_explain(const PGconn *connection, char *why, size_t size);
 
-/* Takes a lock that lets only one process change the schema, after waiting for it if necessary, and
- * holds it until the connection is closed. On failure returns false with a reason in `why`. */
+/* Waits for the migration lock, which lets only one process at a time change the schema, and holds
+ * it until the connection is closed. On failure returns false with a reason in `why`. */
 bool pg_migration_lock(PGconn *connection, char *why, size_t size);
 
 /* Takes the migration lock and applies missing migrations. On failure returns false with a reason

@@ -40,10 +40,10 @@ struct pg_waker {
 	/* Used only by the thread. */
 	enum waker_state state;
 	PGconn *connection;
-	short events;     /* which events to poll its socket for */
+	short events;     /* which events to poll the socket for */
 	int64_t until_ns; /* DOWN: when to retry; CONNECTING, BUSY: when to give up */
 	int64_t retry_ns;
-	unsigned turn;       /* number of the host in the URL to try next */
+	unsigned turn;       /* the number of the URL's host to try next */
 	bool is_greeting;    /* waits for the answer to LISTEN */
 	bool has_complained; /* the loss of the connection has been logged */
 };

@@ -1,6 +1,6 @@
 /*
- * The store: starting it, its health, and announcements. The code for connections is in
- * sqlite_writer.c and sqlite_session.c.
+ * The store: starts, reports its health, and passes on announcements. The code for connections is
+ * in sqlite_writer.c and sqlite_session.c.
  *
  * The sessions report their results: after a failure the store is down, after a success it is up
  * again. No thread probes the file. Announcements stay in the process, because no other process
@@ -16,8 +16,7 @@
 
 /*
  * After a failure the store is down until a session succeeds, but for this long at most. Otherwise
- * a process that gets no requests because it is down would never find out that the file works
- * again.
+ * a process that gets no requests while it is down would never find out that the file works again.
  */
 #define DOWN_NS (5 * NS_PER_S)
 
