@@ -172,9 +172,9 @@ static bool has_sentinels(const struct redis_cache *cache)
  * Enters the phase REDIS_RETURNS. From now on, new deletions go to Redis directly; the deletions
  * owed so far are in `making_up`.
  *
- * With Sentinels, the master may be a former replica that lacks the last deletions, so this deletes
- * all of our entries. Every process does so when it reaches the new master, and thereby also
- * deletes the entries that other processes have stored there in the meantime.
+ * With Sentinels, the master may be a former replica that lacks the last deletions, so this adds
+ * all users to the deletions. Every process does so when it reaches the new master, and thereby
+ * also deletes the entries that other processes have stored there in the meantime.
  */
 static void begin_return(struct redis_cache *cache)
 {
