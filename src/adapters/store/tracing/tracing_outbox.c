@@ -176,7 +176,7 @@ static enum status outbound_sweep_queued(const struct outbound_repository *repos
 	struct trace trace = trace_begin(session, "outbound", "sweep_queued");
 	enum status status = inner->ops->sweep_queued(inner, trace.session, age_us, limit, deleted);
 
-	return trace_end_rows(&trace, status, *deleted);
+	return trace_end_counted(&trace, status, deleted);
 }
 
 static const struct outbound_repository_ops outbound_ops = {
