@@ -10,7 +10,7 @@
  * have two lines, so that a secret can be replaced while the old one still works. Clients send
  * qk_<id>_<secret>.
  *
- * A key ring never changes after it was read, so any thread may look up keys in it.
+ * A key ring never changes after it has been read, so any thread may look up keys in it.
  */
 #ifndef QUIPU_ACCESS_API_KEYS_H
 #define QUIPU_ACCESS_API_KEYS_H
@@ -49,7 +49,8 @@ struct new_key {
  */
 QP_MUST_CHECK bool key_make(const char *id, const char *scopes, struct new_key *key, char *why);
 
-/* Returns whether `shown` has the form of a key, whether or not it is known. */
+/* Returns whether `shown` has the form of an API key (it begins with qk_). The key may be
+ * unknown. */
 bool key_is_shown(struct slice shown);
 
 /*

@@ -86,7 +86,7 @@ void guard_free(struct guard *guard)
 	free(guard);
 }
 
-/* Call it with the lock held for writing. */
+/* Requires that the caller holds the lock for writing. */
 static void note_reading(struct guard *guard, bool has_changed)
 {
 	guard->read_us = clock_wall_us(&clock_system);
@@ -173,7 +173,7 @@ bool access_shows_token(const struct access_question *question)
 	return asks_user && shown.data && !key_is_shown(shown);
 }
 
-/* One call of guard_check(). */
+/* The state of one call of guard_check(). */
 struct check {
 	struct guard *guard;
 	struct arena *arena; /* for the caller */

@@ -55,8 +55,8 @@ bool access_shows_token(const struct access_question *question);
 /*
  * If the caller may call the route, returns OK and sets `*caller`, in memory of `arena`. Otherwise
  * returns UNAUTHENTICATED, FORBIDDEN or TOO_MANY_BAD_TOKENS, sets `*why` to a static sentence for
- * the client, and `*caller` to an anonymous one. If `guard` is NULL, everyone may call everything.
- * Any thread; waits only while a reload swaps keys.
+ * the client, and `*caller` to an anonymous caller. If `guard` is NULL, everyone may call
+ * everything. Any thread; waits only while a reload swaps keys.
  */
 QP_MUST_CHECK enum status guard_check(struct guard *guard, struct arena *arena,
 	const struct access_question *question, struct caller *caller, const char **why);

@@ -1,8 +1,8 @@
 /*
  * Remembers valid tokens, so that a token's signature is verified only once and not with every
- * request. Without it, verification cost a quarter (HS256) to three quarters (ES256) of the
- * throughput of cached reads. It keeps the SHA-256 of a token, its subject and its expiry, never
- * the token.
+ * request. Without the cache, verification cost a quarter (HS256) to three quarters (ES256) of the
+ * throughput of cached reads. The cache keeps the SHA-256 of a token, its subject and its expiry,
+ * never the token.
  *
  * Memory is bounded: 16384 tokens, about 3 MB; pages that hold no token are never touched. A full
  * set drops its least recently used token, which is verified again if it comes back. Entries are

@@ -310,7 +310,7 @@ bool token_checker_is_same(const struct token_checker *a, const struct token_che
 /* ---- checking ---------------------------------------------------------------------------- */
 
 #define TOO_MANY_TEXT                                                                              \
-	"the token was not checked: too many bad ones came from this address; try again in a "     \
+	"the token was not checked: too many bad tokens came from this address; try again in a "   \
 	"second"
 
 const char *token_fault_text(enum token_fault fault)
@@ -352,7 +352,8 @@ static enum token_fault check_header(const struct token_checker *checker, const 
 								: TOKEN_OTHER_ALGORITHM;
 }
 
-/* Reads a NumericDate: seconds, perhaps with a fraction. Returns false if the claim is not one. */
+/* Reads a NumericDate: seconds, perhaps with a fraction. Returns false if the claim is not such a
+ * number. */
 static bool read_date(const json_t *claims, const char *name, int64_t *date_us)
 {
 	const json_t *value = json_object_get(claims, name);

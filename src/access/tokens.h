@@ -36,7 +36,7 @@ bool token_algorithm_is_known(const char *name);
 QP_MUST_CHECK struct token_checker *token_checker_new(const struct token_config *config, char *why);
 void token_checker_free(struct token_checker *checker);
 
-/* Returns whether both check with the same key. */
+/* Returns whether both checkers use the same key. */
 bool token_checker_is_same(const struct token_checker *a, const struct token_checker *b);
 
 enum token_fault {

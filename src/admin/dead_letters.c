@@ -1,7 +1,7 @@
 /*
  * The routes are the same for all kinds of dead letters; struct dead_letter_kind describes how
- * kinds differ. Lookups and actions have their own look_up() and decide(), so they can run in the
- * lanes of a service that does not know them.
+ * kinds differ. Each lookup brings its own look_up() and each action its own decide(), so that they
+ * can run in the lanes of any service.
  */
 #include "admin/dead_letters.h"
 
@@ -23,7 +23,8 @@ void dead_letters_add_kind(struct dead_letter_kinds *kinds, const struct dead_le
 	kinds->items[kinds->count++] = *kind;
 }
 
-/* Parses the payload first: the members of one that is broken would break the whole answer. */
+/* Parses the payload first, because members copied from a broken payload would make the whole
+ * answer invalid JSON. */
 bool dead_letter_describe_json(struct arena *arena, struct slice payload, struct buffer *members)
 {
 	char why[JSON_WHY_SIZE];
@@ -38,8 +39,8 @@ bool dead_letter_describe_json(struct arena *arena, struct slice payload, struct
 	return true;
 }
 
-/* Returns the kind in the path. If no role of this process has it, answers the request and returns
- * NULL. */
+/* Returns the kind that the path names. If no role of this process has that kind, answers the
+ * request and returns NULL. */
 static const struct dead_letter_kind *find_kind(
 	const struct dead_letter_kinds *kinds, struct request *request)
 {
@@ -176,7 +177,8 @@ static enum status look_up_letter(struct read *read, struct session *session, st
 	return STATUS_OK;
 }
 
-/* Creates a lookup for the kind in the path. Returns NULL after refusing an unknown kind. */
+/* Creates a lookup for the kind that the path names. Returns NULL after refusing an unknown
+ * kind. */
 static struct letter_lookup *new_lookup(const struct dead_letter_kinds *kinds, struct input *input)
 {
 	struct request *request = input->request;
@@ -391,7 +393,8 @@ static enum status decide_letter(struct write *write, struct session *session, s
 	return status;
 }
 
-/* Creates an action for the kind in the path. Returns NULL after refusing an unknown kind. */
+/* Creates an action for the kind that the path names. Returns NULL after refusing an unknown
+ * kind. */
 static struct operator_action *new_action(
 	const struct dead_letter_kinds *kinds, struct request *request)
 {
@@ -403,7 +406,8 @@ static struct operator_action *new_action(
 	return action->kind ? action : NULL;
 }
 
-/* Creates an action for the letter in the path and reads the body. Returns NULL after a refusal. */
+/* Creates an action for the letter that the path names and reads the body. Returns NULL after a
+ * refusal. */
 static struct operator_action *new_letter_action(
 	const struct dead_letter_kinds *kinds, struct input *input, enum dead_letter_action verb)
 {

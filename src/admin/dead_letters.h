@@ -32,8 +32,8 @@ struct dead_letter_kind {
 		struct slice payload, bool *is_read);
 	void *context;
 
-	/* Appends the payload as members of a JSON object, without the braces. Returns false if it
-	 * cannot be read, and then appends nothing. */
+	/* Appends the payload as members of a JSON object, without the braces. If the payload
+	 * cannot be read, appends nothing and returns false. */
 	bool (*describe)(struct arena *arena, struct slice payload, struct buffer *members);
 };
 

@@ -99,8 +99,8 @@ static enum status decide(struct write *write, struct session *session, struct a
 
 /* ---- routes ------------------------------------------------------------------------------ */
 
-/* Returns the index of the service in the path, or erasers->count if this process does not run
- * it. */
+/* Returns the index of the service that the path names, or erasers->count if this process does not
+ * run that service. */
 static size_t find_service(const struct erasers *erasers, struct slice service)
 {
 	size_t at = 0;

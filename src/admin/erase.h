@@ -23,7 +23,8 @@ struct erasers {
 	size_t count;
 };
 
-/* Returns true if an id has the form that erasing gives to a person. */
+/* Returns whether `user_id` has the form of a pseudonym, which replaces the id of an erased
+ * person. */
 bool erase_is_pseudonym(struct slice user_id);
 
 /* Adds the routes. `erasers` must outlive the router. */

@@ -65,7 +65,7 @@ static void collect_cpu(struct buffer *page)
 		(long long)(us % US_PER_S));
 }
 
-/* Since Linux 6.2, the size of the folder is the number of open files. Listing the folder would
+/* Since Linux 6.2, the size of /proc/self/fd is the number of open files. Listing the folder would
  * take too long with many connections. */
 static void collect_files(struct buffer *page)
 {

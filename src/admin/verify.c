@@ -223,8 +223,8 @@ static enum status look_up(struct read *read, struct session *session, struct ar
 
 /* ---- routes ------------------------------------------------------------------------------ */
 
-/* Returns the verifier in the path. If no role of this process has it, answers the request and
- * returns NULL. */
+/* Returns the verifier that the path names. If no role of this process has that verifier, answers
+ * the request and returns NULL. */
 static const struct verifier *find_verifier(
 	const struct verifiers *verifiers, struct request *request)
 {

@@ -6,8 +6,8 @@
  *
  * Verification runs while requests are served, in the read lane of the service and outside write
  * transactions. Therefore a part may report a difference only if one snapshot of its rows proves
- * it, or if nothing written after its first read can resolve it. A page reads about `limit` rows
- * through an index.
+ * it, or if no write after its first read could remove the difference. A page reads about `limit`
+ * rows through an index.
  */
 #ifndef QUIPU_ADMIN_VERIFY_H
 #define QUIPU_ADMIN_VERIFY_H
@@ -89,7 +89,8 @@ void verify_time(struct verify_page *page, struct slice id, const char *column, 
 
 /*
  * Ends a page after all of page->rows were checked. The arguments are the key of the last row: one
- * or two texts, and its numbers if it has any. If there may be more rows, they become the cursor.
+ * or two texts, and its numbers if it has any. If there may be more rows, this key becomes the
+ * cursor.
  */
 void verify_finish(struct verify_page *page, struct slice first, struct slice second);
 void verify_finish_number(
