@@ -4,7 +4,7 @@
  * refused without verification until the second is over. Tokens that are known to be valid are not
  * affected.
  *
- * Addresses that agree in 12 bits of their hash share a count. Any thread.
+ * Addresses that agree in 12 bits of their hash share a count. Thread-safe.
  */
 #ifndef QUIPU_ACCESS_BAD_TOKENS_H
 #define QUIPU_ACCESS_BAD_TOKENS_H

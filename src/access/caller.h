@@ -19,7 +19,7 @@ enum access {
 	ACCESS_OWNER_STREAM, /* the same; EventSource may also send the token as ?access_token= */
 };
 
-/* Returns the name for people and documents, e.g. "external". Static. */
+/* Returns the name for people and documents, e.g. "external". The string is static. */
 const char *access_name(enum access access);
 
 enum caller_kind {

@@ -56,7 +56,7 @@ bool access_shows_token(const struct access_question *question);
  * If the caller may call the route, returns OK and sets `*caller`, in memory of `arena`. Otherwise
  * returns UNAUTHENTICATED, FORBIDDEN or TOO_MANY_BAD_TOKENS, sets `*why` to a static sentence for
  * the client, and `*caller` to an anonymous caller. If `guard` is NULL, everyone may call
- * everything. Any thread; waits only while a reload swaps keys.
+ * everything. Thread-safe; waits only while a reload swaps keys.
  */
 QP_MUST_CHECK enum status guard_check(struct guard *guard, struct arena *arena,
 	const struct access_question *question, struct caller *caller, const char **why);
@@ -64,7 +64,7 @@ QP_MUST_CHECK enum status guard_check(struct guard *guard, struct arena *arena,
 /*
  * Returns whether guard_check() would admit a caller with this API key, without counting a refusal.
  * Sets `*name` to the key's id if so, otherwise to {NULL, 0}. Users' tokens are not accepted here.
- * Any thread.
+ * Thread-safe.
  */
 bool guard_would_open(struct guard *guard, struct arena *arena,
 	const struct access_question *question, struct slice *name);

@@ -54,7 +54,7 @@ enum token_fault {
 	TOKEN_FAULTS
 };
 
-/* Returns a sentence for the client. Static. */
+/* Returns a sentence for the client. The string is static. */
 const char *token_fault_text(enum token_fault fault);
 
 struct token_claims {
