@@ -34,7 +34,8 @@ struct verify_page {
 struct verify_part {
 	const char *name; /* its name in cursors: "outbox" */
 
-	/* Fills the page. Returns what the session returned. On the reader's thread; blocks. */
+	/* Fills the page. Returns what the session returned. Called on the reader's thread;
+	 * blocks. */
 	enum status (*look)(const void *context, struct session *session, struct verify_page *page);
 };
 

@@ -26,7 +26,7 @@ struct verify_idempotency {
  *   long-lease    pending with a lease that ends later than any lease can
  *   note          pending without a note on what was begun
  *
- * On the reader's thread; blocks. Returns what the session returned.
+ * Called on the reader's thread; blocks. Returns what the session returned.
  */
 QP_MUST_CHECK enum status verify_idempotency_look(const struct verify_idempotency *kind,
 	const void *context, struct session *session, struct verify_page *page);
