@@ -67,7 +67,7 @@ struct app {
 	struct settings settings;
 	unsigned roles; /* bits of enum role */
 	struct health health;
-	const char *store_urls[HEALTH_STORES_MAX]; /* of health.stores */
+	const char *store_urls[HEALTH_STORES_MAX]; /* the URL of each store in health.stores */
 	struct metrics metrics;
 	int64_t started_us; /* wall time */
 	struct router *router;
@@ -92,7 +92,7 @@ struct app {
 	size_t intake_count;
 	struct bus *buses[APP_BUSES_MAX];
 	size_t bus_count;
-	struct cache *cache; /* NULL if there is none */
+	struct cache *cache; /* NULL if the process uses no cache */
 	struct app_worker workers[APP_WORKERS_MAX];
 	size_t worker_count;
 	struct chore chores[JANITOR_CHORES_MAX];
@@ -125,8 +125,8 @@ QP_MUST_CHECK bool app_check(struct app *app, char *why);
 bool url_has_scheme(const char *url, const char *scheme);
 bool url_is_redis(const char *url);
 
-/* Returns true if the store is on a server: other processes may then change data that is cached
- * here. */
+/* Returns whether other processes may change data that this process caches, because its store is on
+ * a server. */
 bool cache_is_shared(const struct app *app);
 
 /* Returns the URL of a service's store: `own`, or --store if `own` is empty. */
@@ -174,7 +174,7 @@ struct moved {
 	char to[MOVED_TO_SIZE]; /* the target's URL, without secrets */
 };
 
-/* Reads the mark. Returns false if there is none. */
+/* Reads the mark. Returns false if the folder has none. */
 bool moved_read(const char *data, struct moved *moved);
 
 /* Replaces the mark and syncs it to disk. On failure returns false with a sentence in `why`. */
@@ -221,7 +221,8 @@ void app_release_files(struct app *app);
  * keeps using its previous contents. */
 void app_reload_files(struct app *app);
 
-/* Only reads the files, as at start. Returns the exit status of the program. */
+/* Reads the files as at start and reports whether they can be used, but does not serve. Returns the
+ * exit status of the program. */
 int app_check_files(struct app *app);
 
 /* ---- announce.c ---- */
@@ -259,12 +260,13 @@ struct app_outbox {
 	bool (*describe)(struct arena *arena, struct slice payload, struct buffer *members);
 };
 
-/* Starts the relay, adds its kind of dead letters, and sweeps published events. */
+/* Starts the relay, registers the outbox's kind of dead letters, and adds the chore that deletes
+ * old published events. */
 void app_start_outbox(struct app *app, const struct app_outbox *outbox);
 
 /* ---- modules ---- */
 
-/* The functions of a service that plays one or more roles. A process that has any of these roles
+/* The functions of a module, which runs one or two services. A process that plays any of its roles
  * calls them in the order in which they are declared. */
 struct module {
 	unsigned roles;
@@ -281,7 +283,8 @@ extern const struct module entitlements_module;
 extern const struct module pots_module;
 extern const struct module unread_module;
 
-/* The channel between dialogs and counters. Each of its groups wants only one subject. */
+/* The channel between dialogs and counters. Each of its consumer groups subscribes to one subject
+ * only. */
 extern const struct bus_channel unread_channel;
 
 /* Returns the next module whose roles the process plays, or NULL. `before` is NULL for the

@@ -175,7 +175,7 @@ static bool check_channel(const char *option, const char *channel, const char *p
 		return true;
 	if (!url_has_scheme(channel, "webhook:")) {
 		snprintf(why, OPTIONS_WHY_SIZE,
-			"--%s must be %s or webhook:URL; this one is neither", option, plain);
+			"--%s must be %s or webhook:URL; this value is neither", option, plain);
 		return false;
 	}
 	problem = webhook_url_problem(channel + strlen("webhook:"));

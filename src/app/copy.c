@@ -37,8 +37,8 @@
 #define BATCH_ROWS 10000
 #define FILE_END ".db"
 
-/* The files of the modules (module_*.c). Any other is refused, so one that is missing here cannot
- * be left behind. */
+/* The files that the modules (module_*.c) open. Any other database file is refused, so a file that
+ * is missing in these lists cannot be left behind unnoticed. */
 static const char *const store_files[] = {"counters.db", "counts.db", "dialogs.db",
 	"entitlements.db", "gateway.db", "notifications.db", "pots.db", NULL};
 static const char *const bus_files[] = {
@@ -64,7 +64,7 @@ struct copy {
 	const char *components[COMPONENTS_MAX + 1];
 	size_t component_count;
 	struct table_target *target;
-	struct arena arena; /* for one row */
+	struct arena arena; /* memory for one row */
 	int64_t rows;       /* of all tables */
 	int64_t keys_left_out;
 	int64_t tables;
@@ -177,7 +177,8 @@ static bool open_file(struct copy *copy, const char *name)
 	return true;
 }
 
-/* Opens the file if it has data to copy. */
+/* Opens the file of a store. Refuses the file of a bus that still has messages, and a database file
+ * with any other name. */
 static bool take_file(struct copy *copy, const char *name)
 {
 	if (is_one_of(bus_files, name))
@@ -194,10 +195,11 @@ static bool take_file(struct copy *copy, const char *name)
 }
 
 /*
- * In the folder each file has its own Idempotency-Keys, in the database there is one table. The
- * routes of services have different scopes, but the routes for operators are the same for several
- * services (/operator/erase/{service}), so two files may have the same key for two requests. One of
- * them is copied. A retry of the other gets 409, as it would if both had been sent to the database.
+ * Each file in the folder has its own Idempotency-Keys, but the database has one table for all of
+ * them. The routes of different services have different scopes, but the routes for operators are
+ * the same for several services (/operator/erase/{service}), so two files may have the same key for
+ * two requests. Only one of these keys is copied. A retry of the other request gets 409, as it
+ * would if both requests had been sent to the database.
  */
 static bool share_keys(struct copy *copy)
 {
@@ -268,8 +270,8 @@ static bool prepare(struct copy *copy)
 	return table_target_prepare(copy->target, copy->components, copy->why, OPTIONS_WHY_SIZE);
 }
 
-/* Changes nothing before it has checked everything. The schema comes before the mark, because
- * creating it can fail. */
+/* Checks everything before it changes anything. Creates the schema before it marks the folder,
+ * because creating the schema can fail. */
 static bool begin(struct copy *copy)
 {
 	return table_target_is_free(copy->target, copy->why, OPTIONS_WHY_SIZE) &&
@@ -301,8 +303,8 @@ static bool find(struct copy *copy, bool *has_begun, bool *is_done)
 		copy->target, copy->moved.copy_id, has_begun, is_done, copy->why, OPTIONS_WHY_SIZE);
 }
 
-/* Begins the copy, or continues it. Sets `is_done` if nothing is left to do, which is no reason to
- * keep servers out. */
+/* Begins the copy, or continues it. If the copy is already complete, sets `is_done` and does not
+ * take the lock, which would keep servers out. */
 static bool start(struct copy *copy, bool *is_done)
 {
 	bool has_begun;

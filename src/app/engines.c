@@ -1,4 +1,5 @@
-/* The tables of engines. create() functions adapt a plan to the parameters of an adapter. */
+/* The tables of engines. Each create() function calls the constructor of an adapter with the
+ * members of a plan. */
 #include "app/engines.h"
 
 #include "adapters/bus/kafka/kafka_bus.h"

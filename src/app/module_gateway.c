@@ -12,7 +12,7 @@
 #include "services/gateway/sender.h"
 
 /* The last send of a row is less than one window length after the start of its window. If the
- * window started 11 lengths ago, the row was idle for at least 10. */
+ * window started 11 lengths ago, the row has been idle for at least 10 lengths. */
 #define DEFAULT_IDLE_WINDOWS 11
 
 #define SENT_KEPT_US (30 * 24 * 3600 * 1000000LL)

@@ -75,7 +75,7 @@ void moved_explain(const char *data, const struct moved *moved, char *why)
 {
 	if (moved->is_finished)
 		snprintf(why, OPTIONS_WHY_SIZE,
-			"the data in %s was moved to %s: serve that with --store, and choose "
+			"the data in %s was moved to %s: set --store to that database, and choose "
 			"another --data. To use the old data anyway, delete %s/" FILE_NAME
 			"; changes made since the move are not in it",
 			data, moved->to, data);

@@ -121,8 +121,8 @@ static size_t loop_count(const struct settings *settings)
 	return cores > 0 ? (size_t)cores : 1;
 }
 
-/* Returns how many connections are possible, at most `wanted`. Each needs a file descriptor, and
- * stores, buses and the log need some as well. */
+/* Returns how many connections are possible, at most `wanted`. Each connection needs a file
+ * descriptor, and stores, buses and the log need some as well. */
 static size_t connections_max(size_t wanted)
 {
 	struct rlimit limit;
@@ -309,8 +309,8 @@ static void release(struct app *app)
 	log_line(LOG_INFO, "main", "stopped");
 }
 
-/* Ends what was opened until then: the threads of a client library must not run any more when
- * exit() takes the library down. */
+/* Closes what was opened so far: the threads of client libraries must have ended before exit()
+ * tears the libraries down. */
 static int refuse_start(struct app *app, const char *why)
 {
 	fprintf(stderr, "quipu: %s\n", why);
