@@ -4,7 +4,7 @@
  * arena_reset(), so a request object that is reused needs no malloc().
  *
  * Invariant: memory comes only from the newest chunk. A new chunk is added when an allocation does
- * not fit into it.
+ * not fit into that chunk.
  */
 #include "base/arena.h"
 

@@ -1,7 +1,5 @@
-/*
- * A buffer appends text to memory of an arena. Every answer body, log line and metrics page is
- * written through one. Appending cannot fail (see arena.h).
- */
+/* A buffer appends text to memory of an arena. Every answer body, log line and metrics page is
+ * written through a buffer. Appending cannot fail (see arena.h). */
 #ifndef QUIPU_BASE_BUFFER_H
 #define QUIPU_BASE_BUFFER_H
 
@@ -31,10 +29,8 @@ void buffer_char(struct buffer *buffer, char c);
 void buffer_int(struct buffer *buffer, int64_t value);
 void buffer_format(struct buffer *buffer, const char *format, ...) QP_PRINTF(2, 3);
 
-/*
- * Appends a number and what it counts: "2 messages sent", "1 message sent". `plural` names more
- * than one; for 1, the first word that ends with s loses it.
- */
+/* Appends a number and what it counts: "2 messages sent", "1 message sent". `plural` is the text
+ * for several; if `count` is 1, the first word of it that ends with s loses this s. */
 void buffer_counted(struct buffer *buffer, int64_t count, struct slice plural);
 
 /* Appends a JSON string with its quotes. `text` must be valid UTF-8. */

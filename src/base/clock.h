@@ -16,7 +16,7 @@ struct clock {
 #define NS_PER_MS 1000000LL
 #define NS_PER_S 1000000000LL
 
-/* The clock of the machine. Any thread. */
+/* The clock of the machine. Thread-safe. */
 extern const struct clock clock_system;
 
 static inline int64_t clock_wall_us(const struct clock *clock)

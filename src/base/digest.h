@@ -1,4 +1,4 @@
-/* SHA-256 and HMAC-SHA256, and SHA-1 for UUIDs of version 5 only. Any thread. */
+/* SHA-256 and HMAC-SHA256, and SHA-1 for UUIDs of version 5 only. Thread-safe. */
 #ifndef QUIPU_BASE_DIGEST_H
 #define QUIPU_BASE_DIGEST_H
 
@@ -17,8 +17,8 @@ void digest_begin(struct digest *digest);
 void digest_add(struct digest *digest, struct slice text);
 void digest_end(struct digest *digest, unsigned char out[SHA256_SIZE]);
 
-/* Returns the SHA-256 of a list of parts. The length of each part is hashed before it, so different
- * lists never hash the same bytes. */
+/* Returns the SHA-256 of a list of parts. The length of each part is hashed before the part, so
+ * different lists never hash the same bytes. */
 void digest_parts(const struct slice *parts, size_t count, unsigned char out[SHA256_SIZE]);
 
 /* Returns the SHA-256 of `text`. */

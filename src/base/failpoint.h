@@ -8,7 +8,7 @@
  * disable one of two mechanisms that have the same effect, or keep a thread from doing something at
  * once. In release builds IS_SWITCHED_OFF() is always false.
  *
- * Any thread. An @N that is not a number aborts the process.
+ * Thread-safe. An @N that is not a number aborts the process.
  */
 #ifndef QUIPU_BASE_FAILPOINT_H
 #define QUIPU_BASE_FAILPOINT_H

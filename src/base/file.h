@@ -1,4 +1,4 @@
-/* Reads small files, such as those that hold keys. Any thread; blocks. */
+/* Reads small files, such as those that hold keys. Thread-safe; blocks. */
 #ifndef QUIPU_BASE_FILE_H
 #define QUIPU_BASE_FILE_H
 
@@ -8,16 +8,15 @@
 
 #include "base/status.h"
 
-/*
- * Reads up to `size` bytes from the start of a file. Returns their number, or -1 with errno set.
- * The bytes may be a secret, so no copy of them is left in a buffer.
- */
+/* Reads up to `size` bytes from the start of a file. Returns their number, or -1 with errno set.
+ * The bytes may be a secret, so the function reads without a buffer that would keep a copy of
+ * them. */
 QP_MUST_CHECK ssize_t file_read_start(const char *path, char *bytes, size_t size);
 
 /* Returns whether every user of the machine may write to the file. */
 bool file_is_anyones(const char *path);
 
-/* The message about such a file; its two arguments are both the path. */
+/* The printf format of the message about such a file. Both of its arguments are the path. */
 #define FILE_IS_ANYONES "everybody on this machine may write to %s; run chmod o-w %s"
 
 #endif

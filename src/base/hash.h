@@ -12,7 +12,7 @@
 /* Chooses the key of this process. Call it once, before any thread starts. */
 void hash_seed(void);
 
-/* Any thread. Equal bytes have the same hash for the life of the process. */
+/* Thread-safe. Equal bytes have the same hash for the life of the process. */
 uint64_t hash_bytes(struct slice bytes);
 
 #endif

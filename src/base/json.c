@@ -1,7 +1,7 @@
 /*
  * jansson refuses a whole text because of one number that it cannot hold. So a first pass over the
- * text, which also measures its depth, looks for such numbers. In the rare text that has one, it
- * replaces them before jansson sees them. The replacement is a real of the same length, so
+ * text, which also measures its depth, looks for such numbers. If it finds any, a second pass
+ * replaces them before jansson sees the text. Each replacement is a real of the same length, so
  * positions in error messages stay right.
  */
 #include "base/json.h"
@@ -23,7 +23,7 @@
 
 struct survey {
 	int depth;
-	bool has_wide_number; /* a number that may not fit */
+	bool has_wide_number; /* there may be a number that jansson cannot hold */
 };
 
 static bool is_number_char(char c)

@@ -18,18 +18,18 @@ struct log_field {
 	bool is_number; /* written without quotes in JSON */
 };
 
-/* Applies to the lines that follow. Any thread. */
+/* Sets the lowest level that is logged and the format of all later lines. Thread-safe. */
 void log_configure(enum log_level least, enum log_format format);
 
 /*
- * Returns whether lines of this level are written. Check it before preparing an expensive line. Any
- * thread.
+ * Returns whether lines of this level are written. Check it before preparing an expensive line.
+ * Thread-safe.
  */
 bool log_enabled(enum log_level level);
 
 /*
  * Writes a line. `part` names the part of the program that logs it: "http", "store", … The message
- * is cut at 2 KiB. Any thread; blocks while the terminal or pipe at standard error is full.
+ * is cut at 2 KiB. Thread-safe; blocks while the terminal or pipe at standard error is full.
  */
 void log_line(enum log_level level, const char *part, const char *format, ...) QP_PRINTF(3, 4);
 

@@ -11,7 +11,7 @@
 
 #include "base/buffer.h"
 
-/* A number that grows; with negative steps it is a gauge. Any thread. */
+/* A number that grows; with negative steps it is a gauge. Thread-safe. */
 struct tally {
 	_Atomic int64_t value;
 };
@@ -33,8 +33,8 @@ static inline int64_t tally_read(const struct tally *counter)
 
 #define HISTOGRAM_BUCKETS 16
 
-/* Ascending upper bounds, and the factor from their unit to that of the page (1e-9 for
- * nanoseconds). */
+/* The upper bounds of the buckets, ascending, and the factor that converts their unit to the unit
+ * on the page (1e-9 for nanoseconds). */
 struct histogram_shape {
 	int64_t bounds[HISTOGRAM_BUCKETS];
 	double scale;
@@ -52,7 +52,7 @@ struct histogram {
 /* `shape` must outlive the histogram. */
 void histogram_init(struct histogram *histogram, const struct histogram_shape *shape);
 
-/* Any thread. */
+/* Thread-safe. */
 void histogram_observe(struct histogram *histogram, int64_t value);
 
 /*

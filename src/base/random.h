@@ -9,10 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Fills `out` from the kernel. Any thread. Aborts if the kernel returns an error. */
+/* Fills `out` from the kernel. Thread-safe. Aborts if the kernel returns an error. */
 void random_bytes(void *out, size_t len);
 
-/* Has no lock: each thread needs its own. */
+/* Has no lock, so each thread needs dice of its own. */
 struct dice {
 	uint64_t state;
 };

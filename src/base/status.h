@@ -74,19 +74,19 @@ enum status {
 		STATUS_COUNT
 };
 
-/* Returns the stable, upper case code, e.g. "COUNT_NOT_FOUND". Static. */
+/* Returns the stable, upper case code, e.g. "COUNT_NOT_FOUND". The string is static. */
 const char *status_code(enum status status);
 
 int status_http(enum status status);
 
-/* Returns the title for RFC 9457, e.g. "Not Found". Static. */
+/* Returns the title for RFC 9457, e.g. "Not Found". The string is static. */
 const char *status_title(enum status status);
 
 /* Returns whether the same request may succeed later. */
 bool status_retry_helps(enum status status);
 
-/* Returns the reason phrase of an HTTP status that this program sends; "Unknown" for others.
- * Static. */
+/* Returns the reason phrase of an HTTP status that this program sends; "Unknown" for others. The
+ * string is static. */
 const char *status_reason(int http_status);
 
 #endif

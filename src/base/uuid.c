@@ -6,7 +6,7 @@
 #include "base/digest.h"
 #include "base/random.h"
 
-/* Must never change: a retried request would get a different id. */
+/* Must never change, because a retried request would then get a different id. */
 static const unsigned char namespace[16] = {0x5b, 0x1d, 0x0c, 0x6e, 0x8a, 0x42, 0x4f, 0x19, 0x9c,
 	0x3d, 0x71, 0xe6, 0x2f, 0xa0, 0xd4, 0x58};
 

@@ -1,4 +1,4 @@
-/* UUIDs of RFC 9562 as text. Any thread. */
+/* UUIDs of RFC 9562 as text. Thread-safe. */
 #ifndef QUIPU_BASE_UUID_H
 #define QUIPU_BASE_UUID_H
 
