@@ -1,7 +1,7 @@
 /*
  * quipu keys new ID [--scopes LIST] creates an API key. The line for the file of --api-keys is
  * printed to standard output, so that it can be appended to that file. The key itself is stored
- * nowhere; it is printed to standard error. Main thread.
+ * nowhere; it is printed to standard error. Main thread only.
  */
 #ifndef QUIPU_CLI_API_KEY_COMMAND_H
 #define QUIPU_CLI_API_KEY_COMMAND_H

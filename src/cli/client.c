@@ -470,8 +470,8 @@ bool client_post(struct client *client, const char *target, struct slice body,
 	struct curl_slist *headers = NULL;
 	bool ok;
 
-	/* If a connection that libcurl kept open turns out to be dead, it repeats the request.
-	 * Therefore every POST needs a key. */
+	/* libcurl repeats the request if a connection that it kept open turns out to be dead.
+	 * Therefore every POST needs an Idempotency-Key. */
 	uuid_random(key);
 	snprintf(line, sizeof(line), "Idempotency-Key: %s", key);
 	for (const struct curl_slist *own = client->headers; own; own = own->next)

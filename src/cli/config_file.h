@@ -1,6 +1,6 @@
 /*
  * Reads the file that --config names: lines such as "batch-max = 512" or "batch-max: 512", comments
- * that begin with ; or #, and section headings, which are ignored. Main thread; blocks.
+ * that begin with ; or #, and section headings, which are ignored. Main thread only; blocks.
  */
 #ifndef QUIPU_CLI_CONFIG_FILE_H
 #define QUIPU_CLI_CONFIG_FILE_H

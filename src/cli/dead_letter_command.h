@@ -10,7 +10,7 @@
  * --json prints one object per line instead of text.
  *
  * The commands call a running server over HTTP (cli/client), which does the work and records it.
- * Results go to standard output, failures to standard error. Main thread.
+ * Results go to standard output, failures to standard error. Main thread only.
  */
 #ifndef QUIPU_CLI_DEAD_LETTER_COMMAND_H
 #define QUIPU_CLI_DEAD_LETTER_COMMAND_H

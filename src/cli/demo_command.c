@@ -151,7 +151,8 @@ static void become_server(const struct demo *demo, const char *listen, pid_t par
 	_exit(EXIT_FAILURE);
 }
 
-/* Copies the address from the server's first line. Returns false while there is none. */
+/* Copies the address from the server's first line. Returns false if the server has not printed it
+ * yet. */
 static bool find_address(struct demo *demo)
 {
 	char text[TEXT_MAX];

@@ -1,4 +1,4 @@
-/* Each kind of request has a function, which is called every so many rounds. */
+/* Each kind of request has a function, which is called once in a fixed number of rounds. */
 #include "cli/demo_traffic.h"
 
 #include <stdio.h>

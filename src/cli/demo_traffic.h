@@ -1,6 +1,6 @@
 /*
  * The traffic of quipu demo: in each round, a few requests to the services. Some are refused by a
- * limit, so that the console has something to show. Main thread.
+ * limit, so that the console has something to show. Main thread only.
  */
 #ifndef QUIPU_CLI_DEMO_TRAFFIC_H
 #define QUIPU_CLI_DEMO_TRAFFIC_H

@@ -53,7 +53,7 @@ static void add_step(struct erase_call *call, struct erase_sums *sums, const jso
 	sums->has_more = json_is_true(json_object_get(step, "more"));
 }
 
-/* {"service":"dialogs","places":{"messages received":12}} */
+/* Prints a line such as {"service":"dialogs","places":{"messages received":12}}. */
 static void print_sums_json(
 	struct erase_call *call, const char *service, const struct erase_sums *sums)
 {
@@ -70,7 +70,7 @@ static void print_sums_json(
 	puts(line.data);
 }
 
-/* dialogs: 12 messages received, 1 conversation */
+/* Prints a line such as "dialogs: 12 messages received, 1 conversation". */
 static void print_sums(struct erase_call *call, const char *service, const struct erase_sums *sums)
 {
 	struct buffer line = buffer_make(&call->arena, 256);

@@ -2,7 +2,7 @@
  * quipu erase-user ID [--dry-run] erases a person from every service that the server runs, step by
  * step; with --dry-run it only counts the rows. It also names the services that this server does
  * not run, so that nobody thinks the person is gone everywhere. If it was interrupted, it can
- * simply be run again. Main thread.
+ * simply be run again. Main thread only.
  */
 #ifndef QUIPU_CLI_ERASE_COMMAND_H
 #define QUIPU_CLI_ERASE_COMMAND_H

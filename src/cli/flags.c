@@ -133,7 +133,8 @@ static int take_argument(struct flags *flags, int count, char *const *arguments,
 	return joined ? 1 : 2;
 }
 
-/* A command without a --json of its own knows it only for its settings. */
+/* Returns whether --json may be used. A command without a --json of its own accepts it only with
+ * --print-config or --check-config. */
 static bool json_fits(struct flags *flags, char *why)
 {
 	struct settings *settings = flags->settings;

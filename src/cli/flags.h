@@ -1,6 +1,4 @@
-/*
- * Reads the arguments after a command. Main thread.
- */
+/* Reads the arguments after a command. Main thread only. */
 #ifndef QUIPU_CLI_FLAGS_H
 #define QUIPU_CLI_FLAGS_H
 

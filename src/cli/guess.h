@@ -1,4 +1,4 @@
-/* Guesses what somebody meant who mistyped a word of the command line. Main thread. */
+/* Guesses what somebody meant who mistyped a word of the command line. Main thread only. */
 #ifndef QUIPU_CLI_GUESS_H
 #define QUIPU_CLI_GUESS_H
 

@@ -75,7 +75,7 @@ static const struct usage usages[] = {
 		"publish events again, e.g. those of the last 24h", SHOW_CLIENT},
 };
 
-/* Flags that only one command has, where its line does not say enough. */
+/* Flags that only one command has, and that its usage line does not explain. */
 static const struct {
 	const char *command;
 	const char *flag;

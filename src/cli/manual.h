@@ -7,7 +7,7 @@
  *   quipu help bash           completion for bash
  *   quipu help configuration  docs/CONFIGURATION.md
  *
- * Main thread.
+ * Main thread only.
  */
 #ifndef QUIPU_CLI_MANUAL_H
 #define QUIPU_CLI_MANUAL_H
@@ -21,8 +21,8 @@ int manual_help(const char *command);
  * help". */
 const char *manual_guess(const char *word);
 
-/* If the command needs a verb, such as `dlq list`, and `word` is none but resembles one, returns
- * that verb; otherwise NULL. */
+/* If the command needs a verb, such as `dlq list`, and `word` is not a verb but resembles one,
+ * returns that verb; otherwise NULL. */
 const char *manual_meant_verb(const char *command, const char *word);
 
 /* Returns the exit status: 0, or 2 if there is no such page. */

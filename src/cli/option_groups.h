@@ -1,4 +1,4 @@
-/* The headings under which the manual shows the options. Main thread. */
+/* The headings under which the manual shows the options. Main thread only. */
 #ifndef QUIPU_CLI_OPTION_GROUPS_H
 #define QUIPU_CLI_OPTION_GROUPS_H
 

@@ -100,7 +100,7 @@ struct settings {
 struct operands {
 	const char *const *flags;          /* the names of its own flags, up to a NULL; a name
 					    * that begins with OWN_SWITCH takes no value */
-	const char *values[OWN_FLAGS_MAX]; /* of each flag, NULL if it was not given */
+	const char *values[OWN_FLAGS_MAX]; /* the value of each flag; NULL if it was not given */
 	const char **words;                /* room for one word per argument */
 	size_t word_count;
 };
@@ -110,7 +110,7 @@ struct operands {
  * --config names, and the defaults. `operands` names the command's own flags and has room for its
  * words; both are filled in. It is NULL if the command takes only options. If an argument is
  * invalid, returns false with the reason in `why` (OPTIONS_WHY_SIZE bytes). Strings stay valid for
- * the life of the program. Main thread; called once.
+ * the life of the program. Main thread only; called once.
  */
 QP_MUST_CHECK bool options_read(struct settings *settings, struct operands *operands, int count,
 	char *const *arguments, char *why);

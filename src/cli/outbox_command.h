@@ -1,6 +1,6 @@
 /*
  * quipu outbox resend [KIND] --since TIME [--json]: publishes events of entitlements (or, with
- * dialog-outbox, of dialogs) once more. Calls a running server. Main thread.
+ * dialog-outbox, of dialogs) once more. Calls a running server. Main thread only.
  */
 #ifndef QUIPU_CLI_OUTBOX_COMMAND_H
 #define QUIPU_CLI_OUTBOX_COMMAND_H

@@ -1,4 +1,4 @@
-/* Reports to the user that a command failed. Any thread. */
+/* Reports to the user that a command failed. Thread-safe. */
 #ifndef QUIPU_CLI_REPORT_H
 #define QUIPU_CLI_REPORT_H
 

@@ -219,7 +219,7 @@ static char *shown_value(size_t index)
 	return text;
 }
 
-/* {"option":"lanes","value":"2","source":"flag"} */
+/* Prints a line such as {"option":"lanes","value":"2","source":"flag"}. */
 static void print_option_json(FILE *out, size_t index, struct arena *arena)
 {
 	struct buffer line = buffer_make(arena, 256), escaped = buffer_make(arena, 128);

@@ -1,4 +1,4 @@
-/* Checks the environment variables. cli/settings reads those that set options. Main thread. */
+/* Checks the environment variables. cli/settings reads those that set options. Main thread only. */
 #ifndef QUIPU_CLI_VARIABLES_H
 #define QUIPU_CLI_VARIABLES_H
 

@@ -316,7 +316,8 @@ static bool is_known(const char *service)
 	return known_services[i] != NULL;
 }
 
-/* Returns the service that an unknown one resembles, or NULL. */
+/* If the word on the command line is not a service but resembles one, returns that service;
+ * otherwise NULL. */
 static const char *meant_service(const struct operands *operands)
 {
 	if (operands->word_count != 1 || is_known(operands->words[0]))
