@@ -58,8 +58,8 @@ static json_t *member(const json_t *object, const char *name)
 	return json_object_get(object, pascal);
 }
 
-/* Returns an id as text; it may be an integer. Returns {NULL, 0} if the member is missing or not an
- * id. */
+/* Returns an id as text. The member may be a string or an integer. Returns {NULL, 0} if it is
+ * missing or not an id. */
 static struct slice read_id(struct arena *arena, const json_t *object, const char *name)
 {
 	const json_t *value = member(object, name);
@@ -90,8 +90,8 @@ static bool read_time(struct arena *arena, const json_t *value, int64_t *time_us
 	return text_to_time_us(buffer_slice(&in_utc), time_us);
 }
 
-/* Returns whether the envelope is of the type `wanted`. An envelope that names no type may be of
- * any. */
+/* Returns whether the envelope is of the type `wanted`. An envelope that names no type counts as of
+ * any type. */
 static bool is_of_type(const json_t *envelope, const char *wanted)
 {
 	const json_t *types = member(envelope, "messageType");
