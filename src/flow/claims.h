@@ -12,11 +12,13 @@
 enum claim_try {
 	TRY_WORKED,
 	TRY_FAILED, /* counts as an attempt; after the last one the row is given up */
-	/* the receiver did not confirm it: not counted, because no row may be given up on account
-	 * of an outage; the row is due again in about a second */
+	/* the receiver did not confirm it; does not count as an attempt, because an outage must not
+	 * make rows be given up; the row is due again in about a second */
 	TRY_AWAY,
-	TRY_NOT_MADE, /* the receiver was away: not counted; the row is due at once */
-	TRY_REFUSED,  /* no further attempt can help: the row is given up */
+	/* nothing was sent, because the receiver was away; does not count; the row is due at
+	 * once */
+	TRY_NOT_MADE,
+	TRY_REFUSED, /* no further attempt can help: the row is given up */
 };
 
 /*

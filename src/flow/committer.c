@@ -42,20 +42,23 @@ struct committer {
 	struct arena arena;    /* of the current attempt */
 	struct write **writes; /* of the current batch */
 	struct effects *effects;
-	struct command_list aside;    /* writes for the publisher, which has no room */
-	int64_t aside_ns;             /* steady time at which it may have room by itself */
-	int64_t aside_expires_ns;     /* the earliest deadline of these writes, or earlier */
+	struct command_list aside; /* writes that wait because the publisher has no room */
+	/* steady time at which the publisher may accept them even if no effect ends */
+	int64_t aside_ns;
+	int64_t aside_expires_ns;     /* not later than the earliest deadline of these writes */
 	struct command_list answered; /* to be delivered */
-	bool has_run;                 /* a transaction, in this step */
+	bool has_run;                 /* this step has run a transaction */
 	bool carried;                 /* the last transaction also recorded effects */
 	pthread_t thread;
 	bool has_thread;
 	atomic_bool aborted;
-	struct bell wake; /* ends the wait of a committer whose lane is closed */
+	/* ends a wait that ignores the lane: while writes are set aside, or after the lane was
+	 * closed */
+	struct bell wake;
 	struct committer_metrics metrics;
 };
 
-/* On the publisher's thread: effects have ended. */
+/* Called on the publisher's thread when effects have ended. */
 static void on_effects_ended(void *context)
 {
 	struct committer *committer = context;
@@ -103,8 +106,8 @@ static void fail_all(
 		answer_failed(committer, writes[i], status);
 }
 
-/* For a write that will not be run. If it waits for a pending Idempotency-Key, it may have taken
- * effect in another process. */
+/* Returns the status for a write that will not be run. If the write waits for a pending
+ * Idempotency-Key, it may have taken effect in another process. */
 static enum status refusal_of(const struct write *write)
 {
 	return write->waits_for_idempotency ? STATUS_OUTCOME_UNKNOWN : STATUS_OVERLOADED;
@@ -187,7 +190,8 @@ static size_t changes_in(const struct write_batch *batch)
 	return changes;
 }
 
-/* Also records the effects of earlier batches, unless rows may be skipped. */
+/* Runs one transaction for the batch. Unless its mode may skip rows, the transaction also records
+ * the effects of earlier batches. */
 static enum status try_once(struct committer *committer, struct write **writes, size_t count,
 	enum transaction_mode mode)
 {
@@ -224,7 +228,8 @@ static enum status try_once(struct committer *committer, struct write **writes, 
 static void run(struct committer *committer, struct write **writes, size_t count,
 	enum transaction_mode mode);
 
-/* Called if one write of the batch makes the transaction fail: finds it by halving the batch. */
+/* Called if one write of the batch makes the transaction fail: finds that write by halving the
+ * batch. */
 static void isolate(struct committer *committer, struct write **writes, size_t count,
 	enum transaction_mode mode, enum status why)
 {
@@ -242,8 +247,8 @@ static void isolate(struct committer *committer, struct write **writes, size_t c
 	}
 }
 
-/* Parks each write whose key was parked by an earlier part of the batch, so that it does not
- * overtake those before it. Returns how many writes remain. */
+/* Parks each write whose key was parked by an earlier part of the batch, so that the write does not
+ * overtake earlier writes on that key. Returns how many writes remain. */
 static size_t park_behind(struct committer *committer, struct write **writes, size_t count)
 {
 	size_t kept = 0;
@@ -277,8 +282,8 @@ static void run(struct committer *committer, struct write **writes, size_t count
 		} else if (status == STATUS_LOCK_BUSY && mode == TRANSACTION_WAIT) {
 			mode = TRANSACTION_SKIP;
 		} else if (status == STATUS_POISON && committer->carried) {
-			tally_add(
-				&committer->metrics.reruns, 1); /* perhaps not ours: try without */
+			/* the bad row may belong to a recorded effect: retry without effects */
+			tally_add(&committer->metrics.reruns, 1);
 		} else if (status == STATUS_LOCK_BUSY || status == STATUS_POISON) {
 			isolate(committer, writes, count, mode, status);
 			return;
@@ -409,10 +414,10 @@ static void push_aside(struct committer *committer, struct command *command)
 }
 
 /*
- * Leaves in `list` what may run now: the writes that were set aside before, as many as the
- * publisher has room for, and then the new ones, of which those without room are set aside. A write
- * that needs no publisher passes those that wait for one, even on the same key: none of them has
- * been answered, so no client knows their order.
+ * Leaves in `list` the writes that may run now: first the writes that were set aside earlier, as
+ * many as the publisher has room for, and then the new writes. Sets aside the new writes for which
+ * the publisher has no room. A write that needs no publisher may overtake writes that were set
+ * aside, even on the same key: none of them has been answered, so no client knows their order.
  */
 static void set_aside(struct committer *committer, struct command_list *list)
 {
@@ -457,7 +462,8 @@ static void drop_aside(struct committer *committer)
 	}
 }
 
-/* When something happens without a new command or the end of an effect. */
+/* Returns the steady time at which there is something to do even if no command arrives and no
+ * effect ends. */
 static int64_t next_ns(const struct committer *committer)
 {
 	int64_t parked_ns = parking_next_ns(committer->parking);
@@ -474,15 +480,16 @@ static bool holds_writes(const struct committer *committer)
 	       effects_count(committer->effects) > 0;
 }
 
-/* Records effects at once, unless a transaction that can do it follows. */
+/* Records the effects that have ended, unless the transaction of a next batch can record them. */
 static void settle_if_idle(struct committer *committer)
 {
 	if (!committer->has_run || lane_depth(committer->config.lane) == 0)
 		effects_settle(committer->effects);
 }
 
-/* Lets what is aside run with the next step if there is room now: the publisher rings when effects
- * end, but nobody does when they are recorded, or when what ran had no effect after all. */
+/* Makes the writes that were set aside run in the next step if the publisher has room for them now.
+ * The publisher wakes the committer when effects end, but nothing wakes it when effects are
+ * recorded, or when the writes that ran had no effect after all. */
 static void look_for_room(struct committer *committer)
 {
 	if (committer->aside.first && effects_room(committer->effects, &committer->aside_ns) > 0)
@@ -496,9 +503,10 @@ static void count_held(struct committer *committer)
 }
 
 /*
- * Waits for commands, or for what is held, and takes them. While writes are set aside, the end of
- * an effect is more likely than a command that may pass them, and waking up for each command that
- * can only join them would cost more than they do: so they gather for GATHER_NS at most.
+ * Takes the commands that wait in the lane. If there are none, waits for a command or until a held
+ * write is due. While writes are set aside, waits up to GATHER_NS for an effect to end and lets
+ * commands gather in the lane meanwhile: most of them could only be set aside as well, and waking
+ * up for each of them would cost more than running it.
  */
 static bool take(struct committer *committer, struct command_list *fresh)
 {
@@ -529,7 +537,8 @@ bool committer_step(struct committer *committer)
 	park_followers(committer, &fresh);
 	parking_take_due(committer->parking, &due, batch_max, now_ns(committer));
 	if (due.first) {
-		effects_settle(committer->effects); /* what a parked write may wait for */
+		/* a parked write may wait for one of these effects */
+		effects_settle(committer->effects);
 		run_list(committer, &due, TRANSACTION_SKIP);
 	}
 	run_list(committer, &fresh, TRANSACTION_WAIT);

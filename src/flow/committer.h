@@ -4,7 +4,8 @@
  *
  * What the store may return for a transaction, and what the committer does:
  *
- *   OK                 delivers the answers, parks BUSY writes, runs REPEATED ones again
+ *   OK                 delivers the answers, parks BUSY writes, and runs REPEATED and UNAPPLIED
+ *                      writes again
  *   RERUN              runs the same batch again, a bounded number of times
  *   LOCK_BUSY          runs the same batch again with TRANSACTION_SKIP, which reports as BUSY
  *                      the rows that others hold. If it happens again (because another
@@ -42,8 +43,9 @@ struct committer_config {
 	struct lane *lane;       /* not owned */
 	struct session *session; /* owned */
 	size_t batch_max;
-	/* Writes that wait for a row or for the publisher have left the lane. These limits hold for
-	 * each of the two, and the second also for the effects that are under way. */
+	/* Limits for the writes that have left the lane: each applies once to the writes that wait
+	 * for a row and once to those that wait for the publisher. The second one also applies to
+	 * the writes whose effects are under way. */
 	size_t held_max;
 	size_t held_bytes_max;
 	int64_t idempotency_ttl_us;
@@ -75,18 +77,19 @@ struct committer_config {
 	/*
 	 * For services whose decide() leaves writes with the fate EFFECT (see flow/effects.h).
 	 * perform() runs after COMMIT, outside any transaction. It carries out the effects that
-	 * take no longer than a transaction, and sets each one's `effect` and, if it failed, its
-	 * answer. The effects that it leaves BEGUN are for the publisher, which has a thread of its
-	 * own (flow/publisher.h). Either may be NULL.
+	 * take no longer than a transaction, and sets the `effect` of each write and, if the effect
+	 * failed, its answer. The publisher carries out the effects that perform() leaves BEGUN;
+	 * it has a thread of its own (flow/publisher.h). Either may be NULL.
 	 */
 	void (*perform)(void *service, const struct write_batch *batch);
 	const struct publish_ops *publishing;
 
 	/*
-	 * Records how the writes that are not `is_lost` ended, in the transaction that has begun on
-	 * `session`; may be called again after a rollback. If that cannot be recorded, the answer
-	 * is OUTCOME_UNKNOWN. While the lane is busy, decide() gets these writes with the next
-	 * batch (`ended`) instead, so that it can lock the rows of both in one order.
+	 * Records how the effects of the writes ended, except of those that are `is_lost`, in the
+	 * transaction that has begun on `session`. May be called again after a rollback. If
+	 * recording fails, writes whose effect is DONE are answered with OUTCOME_UNKNOWN. While the
+	 * lane is busy, decide() gets these writes as `ended` of the next batch instead, so that it
+	 * can lock the rows of both in one order.
 	 */
 	enum status (*settle)(
 		void *service, struct session *session, const struct write_batch *batch);
@@ -108,7 +111,7 @@ struct committer *committer_new(const struct committer_config *config);
  * answered. */
 void committer_start(struct committer *committer);
 
-/* From now on every write that would wait or run is answered with 503. Any thread. */
+/* From now on every write that would wait or run is answered with 503. Thread-safe. */
 void committer_abort(struct committer *committer);
 
 /* Waits for the thread, if one was started. The lane must be closed. */

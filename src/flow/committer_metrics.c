@@ -24,7 +24,7 @@ static struct labels labels_of(const struct committer_metrics *metrics)
 	return labels;
 }
 
-/* A family of samples, and where the committers keep it. */
+/* A family of samples, and the offset of its value in struct committer_metrics. */
 struct family {
 	const char *name;
 	const char *type;
@@ -73,11 +73,12 @@ void committer_metrics_collect(
 			"Changes in one transaction."},
 		{"quipu_commit_duration_seconds", "histogram",
 			offsetof(struct committer_metrics, duration),
-			"From BEGIN to COMMIT of a batch."},
+			"Time from BEGIN to COMMIT of a batch."},
 	};
 	static const struct family tallies[] = {
 		{"quipu_effects_under_way", "gauge", offsetof(struct committer_metrics, under_way),
-			"Commands that wait for a bus or cache, or until that is recorded."},
+			"Commands whose effect outside the store has not ended or is not "
+			"recorded."},
 		{"quipu_aside_commands", "gauge", offsetof(struct committer_metrics, aside),
 			"Commands that wait until fewer effects are under way."},
 		{"quipu_reruns_total", "counter", offsetof(struct committer_metrics, reruns),

@@ -39,7 +39,7 @@ struct sending {
 	struct arena arena;
 	struct claim claim;
 	bool is_used;
-	bool is_known; /* it has ended, and the claim says how */
+	bool is_known; /* the attempt has ended, and the claim says how */
 };
 
 struct delivery {
@@ -51,13 +51,14 @@ struct delivery {
 	atomic_bool stopping;
 
 	struct sending *sendings; /* one for each slot of the notifier */
-	/* of one transaction: ended ones, then new ones; room for 2 * slots */
+	/* the claims of one transaction: those that end, then the new ones; room for 2 * slots */
 	struct claim *claims;
 	struct notice_result *results;
-	struct arena arena;    /* for one transaction */
-	int64_t look_again_ns; /* the latest time to claim again */
-	int64_t counted_ns;    /* when rows were last counted */
-	atomic_bool woken;     /* there may be more to claim; set by any thread */
+	struct arena arena; /* for one transaction */
+	/* steady time at which to claim again even if nothing wakes the thread */
+	int64_t look_again_ns;
+	int64_t counted_ns; /* when rows were last counted */
+	atomic_bool woken;  /* there may be more to claim; set by any thread */
 
 	unsigned unreachable; /* consecutive results without a connection */
 	bool is_open;         /* the breaker: one row at a time probes the receiver */
@@ -319,7 +320,7 @@ static void note_reach(struct delivery *delivery, const struct notice_result *re
 	}
 }
 
-/* Retries later. The receiver may have asked for a longer pause than ours. */
+/* Schedules a retry: after the pause that the receiver asked for, if that is longer than ours. */
 static void retry_later(
 	struct delivery *delivery, struct sending *sending, const struct notice_result *result)
 {
@@ -408,7 +409,7 @@ static void *delivery_main(void *argument)
 	return NULL;
 }
 
-/* Called when new rows were announced. Any thread. */
+/* Called on any thread when new rows are announced. */
 static void hear(void *context)
 {
 	struct delivery *delivery = context;

@@ -1,6 +1,6 @@
 /*
- * A delivery sends claimed rows through a notifier: claim, send, end, on a thread of its own. It
- * serves every service whose rows stand for something to send (notifications, messages of the
+ * A delivery sends claimed rows through a notifier: claim, send, end, on a thread of its own.
+ * Services use it for rows that have to be sent to somebody (notifications, messages of the
  * gateway). ports/claim_repository.h has the states of a row, flow/claims.h the rules for retries.
  */
 #ifndef QUIPU_FLOW_DELIVERY_H
@@ -50,7 +50,7 @@ struct delivery_counts {
 	int64_t given_up;
 };
 
-/* Any thread. */
+/* Thread-safe. */
 struct delivery_counts delivery_counts(const struct delivery *delivery);
 
 #endif

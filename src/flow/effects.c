@@ -1,7 +1,7 @@
 /*
  * Every write here is in exactly one place: `added` (its transaction has committed), with the
  * publisher, `ended` (not recorded yet), or `settling` (a transaction that records it is running).
- * It leaves with its answer.
+ * It leaves when it is answered.
  */
 #include "flow/effects.h"
 
@@ -14,16 +14,17 @@
 #define SETTLE_TRIES 3
 #define EFFECTS_ARENA_SIZE (64 * 1024)
 
-/* How many batches the publisher may hold, at most. Enough to reserve while others are confirmed;
- * and few enough that a bus that hangs leaves few slots reserved for nothing. */
+/* How many batches the publisher may hold at most: enough that a batch can be reserved while the
+ * bus confirms others, and few enough that a bus that hangs leaves few slots reserved for
+ * nothing. */
 #define BATCHES_UNDER_WAY 4
 
 /*
- * While a round is under way, what waits is best reserved by the transaction that records the end
- * of the round: each transaction and each publish has a cost of its own, and two smaller rounds
- * side by side were slower than one on two cores (docs/EXPERIMENTS.md). But a bus that has ended
- * none for PATIENCE_NS is slow or hangs. Then the lane goes on without it, so that sends over their
- * limit are refused soon.
+ * While a round of publishes is under way, new writes wait for the transaction that records the end
+ * of the round, which reserves them as well: each transaction and each publish has a fixed cost,
+ * and on two cores two smaller rounds side by side were slower than one (docs/EXPERIMENTS.md). But
+ * a bus that has ended no round for PATIENCE_NS is slow or hangs. Then the writes no longer wait
+ * for it, so that sends over their limit are refused soon.
  */
 #define PATIENCE_NS (40 * NS_PER_MS)
 
@@ -35,8 +36,8 @@ struct effects {
 	struct command_list ended;
 	struct write_batch settling;
 	struct command_list answered;
-	int64_t reserved_ns; /* when the publisher was given something last */
-	size_t bytes;        /* of all writes here */
+	int64_t reserved_ns; /* when the writes that the publisher got last were reserved */
+	size_t bytes;        /* the sum of the bytes of all writes here */
 };
 
 struct effects *effects_new(
@@ -119,7 +120,8 @@ void effects_add(struct effects *effects, struct write *write)
 	command_list_push(&effects->added, &write->command);
 }
 
-/* Sorts what perform() has ended from what it left to the publisher. */
+/* Moves the writes whose effects perform() has ended to `ended`, and the others to the
+ * publisher. */
 static void sort_out(struct effects *effects, const struct write_batch *batch)
 {
 	struct command_list published = {0};
@@ -197,7 +199,8 @@ static enum status settle_once(struct effects *effects, struct write **writes, s
 	return status;
 }
 
-/* Only a transaction that certainly changed nothing may run again: it must not count twice. */
+/* Only a transaction that certainly changed nothing may run again: no effect may be recorded
+ * twice. */
 static bool may_settle_again(enum status status)
 {
 	return status == STATUS_RERUN || status == STATUS_LOCK_BUSY ||
@@ -205,9 +208,9 @@ static bool may_settle_again(enum status status)
 }
 
 /*
- * Effects that cannot be recorded together are halved until a bad row fails alone. A row that
- * another session holds is found by halving at once: to wait for it again with all the others would
- * hold the lane.
+ * Records effects in transactions of their own. If a row is bad, halves the batch until that row
+ * fails alone. If another session holds a row, halves the batch at once, because waiting for the
+ * row again with the whole batch would hold up the lane.
  */
 static void settle_alone(struct effects *effects, struct write **writes, size_t count)
 {

@@ -60,7 +60,7 @@ struct intake_config {
 	 */
 	bool (*put_aside)(void *context, const struct intake_item *items, size_t count);
 
-	/* Called after each COMMIT, before the acknowledgement. On the intake's thread. */
+	/* Called on the intake's thread after each COMMIT, before the acknowledgement. */
 	void (*committed)(void *context);
 	void *context;
 };

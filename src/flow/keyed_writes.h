@@ -7,7 +7,7 @@
  * the answer. A write with an effect stores its answer as pending, owned by this attempt until its
  * lease ends; a second transaction then records how the effect ended.
  *
- * Private to flow/; for the thread of the committer.
+ * Private to flow/; used only on the committer's thread.
  */
 #ifndef QUIPU_FLOW_KEYED_WRITES_H
 #define QUIPU_FLOW_KEYED_WRITES_H

@@ -51,16 +51,16 @@ struct lane_set *lane_set_new(const struct lane_service *service, struct store *
 /* Starts the threads. */
 void lane_set_start(struct lane_set *set);
 
-/* Returns the lane for writes on a key with this hash. Any thread. */
+/* Returns the lane for writes on a key with this hash. Thread-safe. */
 struct lane *lane_set_writer(struct lane_set *set, uint64_t hash);
 
-/* Returns the lane for reads. Any thread. */
+/* Returns the lane for reads. Thread-safe. */
 struct lane *lane_set_reader(struct lane_set *set);
 
 /* From now on the lanes refuse commands. Commands that already wait are still answered. */
 void lane_set_close(struct lane_set *set);
 
-/* Answers 503 to all writes that still wait. Any thread. */
+/* Answers 503 to all writes that still wait. Thread-safe. */
 void lane_set_abort(struct lane_set *set);
 
 /*

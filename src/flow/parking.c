@@ -15,7 +15,7 @@
 #define BUCKETS 256
 
 struct parked_key {
-	struct parked_key *next; /* links its bucket */
+	struct parked_key *next; /* the next key in the same bucket */
 	struct command_list commands;
 	int64_t due_ns;
 	int64_t expires_ns; /* the earliest deadline of its commands */
@@ -28,7 +28,7 @@ struct parking {
 	int64_t retry_ns;
 	struct dice dice;
 	struct tally count;
-	size_t bytes; /* of the parked commands */
+	size_t bytes; /* the sum of the bytes of all parked commands */
 };
 
 struct parking *parking_new(int64_t retry_ns)

@@ -18,7 +18,7 @@ struct parking *parking_new(int64_t retry_ns);
 /* The parking must be empty. */
 void parking_free(struct parking *parking);
 
-/* Returns how many commands are parked. Any thread. */
+/* Returns how many commands are parked. Thread-safe. */
 size_t parking_count(const struct parking *parking);
 
 /* Returns the sum of the parked commands' bytes. */

@@ -1,9 +1,9 @@
 /*
- * Two lists under one lock are all that committer and publisher share: writes on their way in and
- * on their way out. Rounds belong to the publisher's thread.
+ * Committer and publisher share only two lists, under one lock: the writes that wait to be
+ * published, and the writes that have ended. Rounds belong to the publisher's thread.
  *
- * There may be ROUNDS_MAX rounds under way. They begin in order but may end in any order: what the
- * bus has confirmed need not wait for what it has not.
+ * Up to ROUNDS_MAX rounds may be under way. They begin in order but may end in any order: a round
+ * that the bus has confirmed does not wait for one that it has not.
  */
 #include "flow/publisher.h"
 
@@ -23,8 +23,8 @@ struct round {
 
 struct publisher {
 	struct publisher_config config;
-	struct round rounds[ROUNDS_MAX]; /* of the publisher's thread */
-	size_t count;                    /* writes given and not taken; of the committer's thread */
+	struct round rounds[ROUNDS_MAX]; /* only on the publisher's thread */
+	size_t count; /* writes not taken back yet; only on the committer's thread */
 	pthread_t thread;
 	bool has_thread;
 
@@ -86,7 +86,7 @@ static bool has_round_under_way(const struct publisher *publisher)
 	return false;
 }
 
-/* Moves what waits into a free round. Returns NULL if nothing waits or no round is free. */
+/* Moves waiting writes into a free round. Returns NULL if no write waits or no round is free. */
 static const struct write_batch *fill_round(struct publisher *publisher)
 {
 	struct round *round = find_free_round(publisher);
@@ -113,7 +113,7 @@ static bool has_ended(const struct write_batch *batch)
 	return true;
 }
 
-/* Frees the rounds whose writes have all ended, and lets the committer know. */
+/* Frees the rounds whose writes have all ended, and notifies the committer. */
 static void end_rounds(struct publisher *publisher)
 {
 	struct command_list ended = {0};
@@ -152,7 +152,7 @@ static void work(struct publisher *publisher)
 	end_rounds(publisher);
 }
 
-/* Returns once something waits. Returns false if the thread must end. */
+/* Waits for writes. Returns true when some wait, or false if the thread must end. */
 static bool wait_for_writes(struct publisher *publisher)
 {
 	bool stopping;

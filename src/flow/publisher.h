@@ -3,28 +3,29 @@
  * its own beside the committer of a lane. So a bus that is slow or hangs delays only the writes
  * that need it, and the committer goes on with the others.
  *
- * The committer gives it writes whose first transaction has committed. The thread takes whatever
- * has gathered as a round, in the order in which it was given, and begins the rounds one after the
- * other; so the effects of one key keep their order. A bus that can have several publishes under
- * way gets the next round before it has confirmed the last one. A round whose writes have all ended
- * waits for the committer, which takes the writes back, records how they ended and answers them.
+ * The committer gives it writes whose first transaction has committed. The publisher's thread takes
+ * all writes that have gathered as a round, in the order in which they were given, and begins the
+ * rounds one after the other; so the effects of one key keep their order. A bus that can have
+ * several publishes under way gets the next round before it has confirmed the last one. A round
+ * whose writes have all ended waits for the committer, which takes the writes back, records how
+ * they ended and answers them.
  *
  *   who owns a write       committer -> publisher_give() -> publisher -> publisher_take() ->
  *                          committer
  *   who bounds them        the committer, by publisher_room()
  *   who ends them          publish_ops; none is left under way for longer than their deadline
  *
- * Private to flow/, but for struct publish_ops, which services implement.
+ * Private to flow/, except for struct publish_ops, which services implement.
  */
 #ifndef QUIPU_FLOW_PUBLISHER_H
 #define QUIPU_FLOW_PUBLISHER_H
 
 #include "flow/write.h"
 
-/* What a service does on the publisher's thread, except for wants() and wake(). */
+/* The callbacks of a service. All except wants() and wake() run on the publisher's thread. */
 struct publish_ops {
-	/* Whether the effect of this write, if it has one, is for the publisher. Committer's
-	 * thread, before its first transaction. */
+	/* Returns whether the publisher carries out the effect of this write, if the write has one.
+	 * Called on the committer's thread, before the write's first transaction. */
 	bool (*wants)(const struct write *write);
 
 	/*
@@ -38,10 +39,8 @@ struct publish_ops {
 	 * Called after each publish() and collect(). Does not block. */
 	void (*look)(void *service, const struct write_batch *round);
 
-	/*
-	 * Required if publish() leaves effects under way. Blocks until more of them have ended,
-	 * their deadline has passed, or wake() is called. wake(): any thread.
-	 */
+	/* Required if publish() leaves effects under way. Blocks until more of them have ended,
+	 * their deadline has passed, or wake() is called. Any thread may call wake(). */
 	void (*collect)(void *service);
 	void (*wake)(void *service);
 };
@@ -49,11 +48,12 @@ struct publish_ops {
 struct publisher_config {
 	const struct publish_ops *ops;
 	void *service;
-	size_t round_max;  /* writes in one round */
-	size_t writes_max; /* writes between publisher_give() and publisher_take(); see room */
+	size_t round_max; /* writes in one round */
+	/* writes between publisher_give() and publisher_take(); see publisher_room() */
+	size_t writes_max;
 
-	/* Called on the publisher's thread whenever there is something for publisher_take(). Must
-	 * not block. */
+	/* Called on the publisher's thread whenever writes have ended, for publisher_take() to
+	 * take. Must not block. */
 	void (*ended)(void *context);
 	void *context;
 };
@@ -63,7 +63,8 @@ struct publisher;
 /* Creates a publisher without a thread. */
 struct publisher *publisher_new(const struct publisher_config *config);
 
-/* Starts the thread. Without one, publisher_give() carries the effects out itself, for tests. */
+/* Starts the thread. Without a thread, publisher_give() carries the effects out itself, for
+ * tests. */
 void publisher_start(struct publisher *publisher);
 
 /* Ends the thread, if there is one. No write may be with the publisher. */
@@ -71,14 +72,14 @@ void publisher_stop(struct publisher *publisher);
 
 void publisher_free(struct publisher *publisher);
 
-/* The functions below are for the thread of the committer. */
+/* The functions below may be called only on the committer's thread. */
 
-/* How many writes the publisher has now, and how many more it should get. Writes that were parked
- * may exceed that. */
+/* Return how many writes the publisher has now, and how many more it should get. Parked writes may
+ * exceed that number. */
 size_t publisher_count(const struct publisher *publisher);
 size_t publisher_room(const struct publisher *publisher);
 
-/* Whether a round is under way or about to begin. */
+/* Returns whether a round is under way or about to begin. */
 bool publisher_is_busy(struct publisher *publisher);
 
 /* Hands over all writes of `list`. Their effect is EFFECT_BEGUN. */

@@ -5,7 +5,7 @@
  * wait for the next round.
  *
  * A round begins when the loops have taken the large answers of the round before. Otherwise answers
- * could pile up in front of a busy loop, where no limit counts them.
+ * could pile up in front of a busy loop, where no limit applies to them.
  */
 #include "flow/reader.h"
 

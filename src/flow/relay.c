@@ -38,7 +38,7 @@ struct relay;
 /* One thread. It alone uses the members, except for the bell and `is_idle`. */
 struct relay_worker {
 	struct relay *relay;
-	const struct relay_config *config; /* the relay's */
+	const struct relay_config *config; /* the config of the relay */
 	/* the worker to wake if there is more than one batch; NULL for the last */
 	struct relay_worker *next;
 	struct session *session;
@@ -407,7 +407,8 @@ static void *relay_main(void *argument)
 	return NULL;
 }
 
-/* New rows were announced: wakes an idle worker, or the last one if none is idle. Any thread. */
+/* Called on any thread when new rows are announced. Wakes an idle worker, or the last worker if
+ * none is idle. */
 static void hear(void *context)
 {
 	struct relay *relay = context;

@@ -1,6 +1,7 @@
 /*
- * The order of the steps is what makes a key safe: see flow/keyed_writes.c. Effects of earlier
- * batches come first, so that a repeated key whose effect has just ended is found with its answer.
+ * The order of the steps makes Idempotency-Keys safe: see flow/keyed_writes.c. The effects of
+ * earlier batches are recorded first, so that a write that repeats a key whose effect has just
+ * ended finds the answer of that key.
  */
 #include "flow/transaction.h"
 
@@ -23,8 +24,9 @@ enum transaction_mode transaction_plan(
 }
 
 /*
- * First the writes that have a decide() of their own use it; then the service decides the others,
- * and records the effects of earlier batches with them. If there are none, it only records.
+ * First calls decide() of each write that has its own. Then the service decides the other writes
+ * and records the effects of earlier batches with them. If there are no other writes, it only
+ * records the effects.
  */
 static enum status decide_open(
 	const struct committer_config *config, const struct write_batch *batch)

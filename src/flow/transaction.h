@@ -1,7 +1,7 @@
 /*
  * The one transaction of a batch: replays Idempotency-Keys, lets the service decide, records the
- * effects of earlier batches, keeps the answers, and commits. Private to flow/; for the thread of
- * the committer.
+ * effects of earlier batches, keeps the answers, and commits. Private to flow/; used only on the
+ * committer's thread.
  */
 #ifndef QUIPU_FLOW_TRANSACTION_H
 #define QUIPU_FLOW_TRANSACTION_H

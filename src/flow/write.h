@@ -35,7 +35,7 @@ enum write_fate {
 enum write_effect {
 	EFFECT_BEGUN,
 	EFFECT_DONE,    /* the answer stands and is kept under the Idempotency-Key */
-	EFFECT_FAILED,  /* it certainly did not happen: the Idempotency-Key is deleted */
+	EFFECT_FAILED,  /* the effect certainly did not happen: the Idempotency-Key is deleted */
 	EFFECT_UNKNOWN, /* the Idempotency-Key stays pending: a retry repeats the effect */
 };
 
@@ -50,7 +50,8 @@ struct write {
 	struct idempotency_record *idempotency; /* NULL if it has no Idempotency-Key */
 	enum write_fate fate;
 	enum write_effect effect; /* valid if the fate is EFFECT */
-	int64_t reserved_ns;      /* steady time at which the transaction that began it committed */
+	/* steady time at which the transaction that began the effect committed */
+	int64_t reserved_ns;
 	/* its Idempotency-Key is pending: an earlier try decided it and stored its note and answer,
 	 * but did not record how its effect ended */
 	bool resumed;
@@ -69,7 +70,7 @@ struct write_batch {
 	struct arena *arena; /* reset before the next attempt */
 
 	/* Writes of earlier batches whose effects this transaction records, too; NULL if there are
-	 * none. decide() does for them what settle() does. */
+	 * none. decide() must record them as settle() does. */
 	const struct write_batch *ended;
 };
 
