@@ -42,7 +42,7 @@ static bool origin_allowed(const struct admission *admission, struct slice origi
 	else if (slice_starts_with(origin, "https://"))
 		origin = slice_make(origin.data + 8, origin.len - 8);
 	else
-		return false; /* "null", or a scheme other than http and https */
+		return false; /* the origin is "null", or has a scheme other than http and https */
 	return host_allowed(admission, origin);
 }
 

@@ -25,7 +25,7 @@ struct admission {
 };
 
 /* Sets the request's path, query, route, params, caller and id. If the request is refused, also
- * sets its answer. On the loop; never blocks. */
+ * sets its answer. Called on a loop's thread; never blocks. */
 void admission_decide(
 	const struct admission *admission, struct request *request, int http_major, int http_minor);
 

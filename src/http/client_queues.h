@@ -11,7 +11,7 @@
  * for as long as they can, while other clients are done in milliseconds. A connection is in no
  * queue while its requests are being served, or while it is a stream whose client reads.
  *
- * Private to http/; for the thread of the loop.
+ * Private to http/; used only on the loop's thread.
  */
 #ifndef QUIPU_HTTP_CLIENT_QUEUES_H
 #define QUIPU_HTTP_CLIENT_QUEUES_H
@@ -67,8 +67,8 @@ struct connection *client_queues_longest(const struct client_queues *queues);
  * `holds`.
  *
  * Prefers connections that hold more memory than a short request, because closing a smaller one
- * frees next to nothing. Returns a small one only if the `connection_count` connections hold no
- * more than a short request on average, so that many small ones must be the cause. Otherwise the
+ * frees next to nothing. Returns a smaller one only if the `connection_count` connections hold no
+ * more than a short request on average, because then their number is the cause. Otherwise the
  * memory belongs to connections that are being served, which will soon be done.
  */
 struct connection *client_queues_longest_holding(

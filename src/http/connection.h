@@ -1,8 +1,8 @@
 /*
  * One client connection: its socket, its TLS session, the bytes that wait to be written, and its
  * place among the connections of its loop. Reading requests and writing answers is left to its
- * protocol (protocol.h, http1.h, http2.h). Private to http/; everything here is for the thread of
- * the loop. A connection goes through these states:
+ * protocol (protocol.h, http1.h, http2.h). Private to http/; used only on the loop's
+ * thread. A connection goes through these states:
  *
  *   greeting   with TLS only: the handshake is not done, and there is nothing to parse
  *   undecided  nothing has arrived, or only some of the preface of HTTP/2

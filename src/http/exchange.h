@@ -7,8 +7,8 @@
  *   receiving   the client has sent everything           serving
  *   receiving   refused before that                      answered
  *   serving     request_answer(), or its stream starts   answered
- *   serving     large, and another large one is served   waiting
- *   waiting     that one is done                         serving
+ *   serving     its large answer waits for another one   waiting
+ *   waiting     the other large answer is done           serving
  *   answered    the next pump submits it to nghttp2      sending, or streaming
  *   sending     its last frame is in the output          sent, and freed after the write
  *   streaming   its event stream ends                    gone

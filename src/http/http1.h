@@ -4,8 +4,8 @@
  *
  *   reading    bytes go to the parser; a complete request becomes `held`
  *   held       a request waits to start: a change waits until everything before it on this
- *              connection is answered, and what follows a change waits for it. Nothing is read
- *              meanwhile.
+ *              connection is answered, and requests behind a change wait for the change.
+ *              Nothing is read meanwhile.
  *   queue      requests that have started, in order; answers are sent only from the front
  *   streaming  the last answer is a stream, which goes on; see stream.h
  */

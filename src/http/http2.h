@@ -1,12 +1,12 @@
 /*
  * What a connection keeps while it speaks HTTP/2. nghttp2 does the framing, HPACK and flow control;
- * this module turns nghttp2's streams into requests, sends answers through them, and bounds what a
- * client can take. Private to http/, for the thread of the loop.
+ * this module turns nghttp2's streams into requests, sends answers through them, and limits what a
+ * client can use. Private to http/; used only on the loop's thread.
  *
  * HTTP/2 has no order of requests: every request starts as soon as it is complete. All answers that
  * become ready in one wake-up are sent with one write.
  *
- * What a client can take, and what bounds it:
+ * What a client can use, and how it is limited:
  *
  *   requests at once           --h2-streams, counted until their commands are back from the
  *                              lanes, so that resetting requests does not make room for more

@@ -365,7 +365,7 @@ static int on_close(nghttp2_session *session, int32_t id, uint32_t code, void *c
 	if (exchange->state == EXCHANGE_SENDING && code == NGHTTP2_NO_ERROR)
 		http2_earn(http2, CREDIT_ANSWER);
 	if (exchange->state == EXCHANGE_SENDING)
-		/* kept until the output is written, because that may refer to the body */
+		/* kept until the output is written, because the output may refer to the body */
 		http2_move(http2, exchange, EXCHANGE_SENT);
 	else
 		abandon(http2, exchange);

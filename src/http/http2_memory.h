@@ -2,7 +2,7 @@
  * Memory for nghttp2. Every byte that a session holds (HPACK tables, frames, streams) is counted
  * for its connection, and thus against --client-bytes. Small blocks are kept for reuse in one pool
  * per loop: nghttp2 allocates several for each request, and none of them should cost a malloc().
- * For the thread of the loop.
+ * Used only on the loop's thread.
  */
 #ifndef QUIPU_HTTP_HTTP2_MEMORY_H
 #define QUIPU_HTTP_HTTP2_MEMORY_H

@@ -65,7 +65,7 @@ struct branch {
 };
 
 struct hub_entry {
-	struct hub_entry *next; /* links its bucket */
+	struct hub_entry *next; /* the next entry in the same bucket */
 	struct branch *branches;
 	/* NULL if nothing has been published since the entry was created */
 	struct stream_event *newest;

@@ -37,22 +37,22 @@ void hub_free(struct hub *hub);
  * Turns `request` into a stream (see stream_prepare(), which also says when this returns NULL). The
  * hub offers it the newest value of `key` that it knows, and every value published from now on. The
  * hub owns the stream and forgets it when it ends. If the caller is a user, `key` must be that
- * user's id; a user who already has as many streams as allowed loses the oldest. On the request's
- * loop.
+ * user's id; a user who already has as many streams as allowed loses the oldest. Called on the
+ * request's loop.
  */
 struct stream *hub_subscribe(struct hub *hub, struct request *request, struct slice key);
 
-/* Publishes `data` as the value of `key` at `version`, which must not be negative. Any thread, even
- * while the server is being freed; waits only for a short lock. */
+/* Publishes `data` as the value of `key` at `version`, which must not be negative.
+ * Thread-safe, even while the server is being freed; waits only for a short lock. */
 void hub_publish(struct hub *hub, struct slice key, int64_t version, struct slice data);
 
 /*
- * Returns whether `key` has streams now. If not, a publisher need not prepare a value. Any thread.
+ * Returns whether `key` has streams now. If not, a publisher need not prepare a value. Thread-safe.
  */
 bool hub_wants(struct hub *hub, struct slice key);
 
 /*
- * Copies every key that has streams now into `arena`, and returns how many there are. Any thread.
+ * Copies every key that has streams now into `arena`, and returns how many there are. Thread-safe.
  * For callers that know only that another process has changed something, not what.
  */
 size_t hub_keys(struct hub *hub, struct arena *arena, struct slice **keys);

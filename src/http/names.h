@@ -1,7 +1,7 @@
 /*
  * The names that a route accepts: the members of its JSON body and the parameters of its query. Any
  * other name is refused. Otherwise a mistyped name would be ignored, and its value silently
- * replaced by the default. Lists end with NULL; NULL itself is the empty list. Any thread.
+ * replaced by the default. Lists end with NULL; NULL itself is the empty list. Thread-safe.
  */
 #ifndef QUIPU_HTTP_NAMES_H
 #define QUIPU_HTTP_NAMES_H

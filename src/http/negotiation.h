@@ -12,7 +12,8 @@
  * Compressing this much takes about a fifth of the time between two sweeps. */
 #define COMPRESS_PER_SWEEP (4 * 1024 * 1024)
 
-/* Completes the request's answer, whose status, headers and body must be set. On the loop. */
+/* Completes the request's answer, whose status, headers and body must be set. Called on a loop's
+ * thread. */
 void negotiation_finish(struct request *request);
 
 #endif

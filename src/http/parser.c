@@ -253,7 +253,7 @@ static bool is_token_char(char c)
 }
 
 /* Returns whether llhttp gave up only because it does not know the method. `at` is the byte where
- * it noticed; a space there ends a method only if a part of one precedes it. */
+ * it noticed; a space there ends a method only if a part of a method precedes it. */
 static bool is_unknown_method(
 	const struct parser *parser, llhttp_errno_t result, const char *at, bool has_begun)
 {
@@ -264,7 +264,8 @@ static bool is_unknown_method(
 	return is_token_char(*at);
 }
 
-/* Lets llhttp parse the rest of the request behind a method that it knows and no route serves. */
+/* Makes llhttp parse the rest of the request as if it had a method that llhttp knows and that no
+ * route serves. */
 static void feed_stand_in(struct parser *parser)
 {
 	static const char method[] = "SEARCH ";
@@ -279,8 +280,8 @@ static void feed_stand_in(struct parser *parser)
 
 /*
  * llhttp cannot go on after a method that it does not know, but the client deserves 405 and the
- * list of methods that the path allows. So this skips the method. Returns true if the bytes after
- * it can be parsed, else sets `event`.
+ * list of methods that the path allows. So this function skips the method. Returns true if the
+ * bytes after it can be parsed; otherwise sets `event`.
  */
 static bool skip_method(struct parser *parser, struct slice *input, enum parse_event *event)
 {

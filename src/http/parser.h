@@ -2,7 +2,7 @@
  * Turns the bytes of a connection into requests. llhttp (strict) parses the grammar; this module
  * adds the limits, copies what is needed into the request's arena, and runs admission as soon as
  * the head is complete, so that the body's limit is known before the body is read. The same bytes
- * yield the same requests, however they are split into reads. For the thread of the loop.
+ * yield the same requests, however they are split into reads. Used only on the loop's thread.
  */
 #ifndef QUIPU_HTTP_PARSER_H
 #define QUIPU_HTTP_PARSER_H
@@ -16,7 +16,7 @@
 
 #define TARGET_MAX (64 * 1024)
 #define HEADER_BYTES_MAX (16 * 1024)
-#define METHOD_BYTES_MAX 64 /* of a method that llhttp does not know */
+#define METHOD_BYTES_MAX 64 /* the maximum length of a method that llhttp does not know */
 
 enum parse_event {
 	PARSE_MORE, /* all input is used up, and more is needed */
@@ -46,8 +46,8 @@ struct parser {
 	bool in_trailers;
 	const char *input; /* the input of the current parser_feed() */
 	bool skips_method; /* llhttp does not know the method of this request */
-	bool has_stand_in; /* ... and parses the rest behind another one */
-	size_t skipped;    /* bytes of that method */
+	bool has_stand_in; /* llhttp parses the rest of this request after another method */
+	size_t skipped;    /* how many bytes of the unknown method were skipped */
 	char tail[2];      /* the last bytes of the previous parser_feed() */
 };
 

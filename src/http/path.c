@@ -171,7 +171,7 @@ struct slice query_value(const struct query *query, const char *name)
 	return (struct slice){0};
 }
 
-/* ":8080", ":" or nothing. */
+/* Returns whether `text` is ":8080", ":" or empty. */
 static bool is_port(struct slice text)
 {
 	if (text.len == 0)

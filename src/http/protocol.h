@@ -1,9 +1,9 @@
 /*
- * The seam between a connection and the protocol that it speaks. A connection (connection.h) owns
- * the socket, TLS and the backlog of writes, and decides when it lets others go first. Its protocol
- * owns everything between bytes and requests: framing, the order of requests, answers and streams,
- * and their deadlines. Admission, routes, lanes and services see only requests; the protocol makes
- * no difference to them. Private to http/; everything here is for the thread of the loop.
+ * The interface between a connection and the protocol that it speaks. A connection (connection.h)
+ * owns the socket, TLS and the backlog of writes, and decides when it lets others go first. Its
+ * protocol owns everything between bytes and requests: framing, the order of requests, answers and
+ * streams, and their deadlines. Admission, routes, lanes and services see only requests; the
+ * protocol makes no difference to them. Private to http/; used only on the loop's thread.
  *
  * Any operation that may write may also close the connection; the caller checks `is_closed`.
  */
@@ -40,7 +40,8 @@ struct protocol {
 	 * closes. */
 	bool (*discards_input)(const struct connection *connection);
 
-	/* The client has shut down its side; `input_ended` is set. May write and close. */
+	/* Called after the client has shut down its side and `input_ended` was set. May write and
+	 * close. */
 	void (*input_ended)(struct connection *connection);
 
 	/* Returns true if no request and no stream is being served. A request that is still being
@@ -57,33 +58,36 @@ struct protocol {
 	 * May write and close. */
 	void (*check)(struct connection *connection, int64_t now_ns);
 
-	/* A request of this connection has its answer, or its stream has started. Never writes: the
-	 * connection is pumped before the loop sleeps. */
+	/* Called when a request of this connection has its answer, or its stream has started. Never
+	 * writes: the connection is pumped before the loop sleeps. */
 	void (*answered)(struct connection *connection, struct request *request);
 
-	/* A large answer is about to be looked up for `request`. Returns true if the look-up has to
-	 * wait; the protocol later calls request_submit_now(). Never writes. */
+	/* Called before a large answer is looked up for `request`. Returns true if the look-up has
+	 * to wait; the protocol later calls request_submit_now(). Never writes. */
 	bool (*defers)(struct connection *connection, struct request *request);
 
-	/* The server drains: end the streams. May write and close. */
+	/* Called when the server drains, to end the streams. May write and close. */
 	void (*drain)(struct connection *connection);
 
-	/* The connection is closed: drop all requests and streams. Never writes. */
+	/* Called when the connection is closed, to drop all requests and streams. Never writes. */
 	void (*drop)(struct connection *connection);
 
 	/* ---- event streams, see stream.h ---- */
 
-	/* `request` is going to be answered with a stream. */
+	/* Called when it is known that `request` will be answered with a stream. */
 	void (*stream_prepared)(struct connection *connection, struct request *request);
 
-	/* The head of the stream is about to be written: from now on the connection carries it. */
+	/* Called before the head of the stream is written. From now on the connection carries the
+	 * stream. */
 	void (*stream_began)(
 		struct connection *connection, struct request *request, struct stream *stream);
 
-	/* A stream that the connection carries has a new value, or is ending. Never writes. */
+	/* Called when a stream that the connection carries has a new value or is ending. Never
+	 * writes. */
 	void (*stream_changed)(struct connection *connection, struct stream *stream);
 
-	/* A stream that the connection carries is being freed: forget it. Never writes. */
+	/* Called when a stream that the connection carries is being freed, so that the protocol
+	 * forgets it. Never writes. */
 	void (*stream_ended)(struct connection *connection, struct stream *stream);
 };
 

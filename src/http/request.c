@@ -78,7 +78,7 @@ void request_start(struct request *request)
 		request->route->handle(request->route->context, request);
 }
 
-/* Names the route and not the path, whose ids may be those of persons. */
+/* Logs the route and not the path, because the path may contain ids of persons. */
 static void log_failure(const struct request *request)
 {
 	const struct log_field fields[] = {

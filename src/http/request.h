@@ -47,7 +47,7 @@ struct request {
 	struct caller caller;
 	struct slice params[REQUEST_PARAMS_MAX];
 	struct slice id; /* X-Request-Id: the client's, or one that the server chose */
-	/* the client's, or a new one if the client's is not valid; may be empty */
+	/* the client's traceparent, or a new one if the client's is not valid; may be empty */
 	struct slice traceparent;
 	int64_t started_ns;
 	int64_t deadline_ns;
@@ -55,7 +55,8 @@ struct request {
 	struct command *command; /* the command that is in a lane, or NULL */
 	/* the lane of a command that the protocol has deferred; otherwise NULL */
 	struct lane *lane;
-	void (*answered)(struct request *request, struct command *command); /* or NULL */
+	void (*answered)(
+		struct request *request, struct command *command); /* see request_submit_then() */
 	struct answer answer;  /* http_status is 0 until it is answered */
 	struct stream *stream; /* the stream that answers it, or NULL */
 	bool is_stream;        /* the answer is the head of a stream and has no length */
@@ -80,13 +81,14 @@ size_t request_header_count(const struct request *request, const char *name);
 /* Returns whether the Content-Type is application/json or missing. */
 bool request_has_json(const struct request *request);
 
-/* Answers the request. On the loop, once. Ends a stream that was prepared for the request. */
+/* Answers the request. Call it once, on the loop. Ends a stream that was prepared for the
+ * request. */
 void request_answer(struct request *request, struct answer answer);
 
 /*
  * Submits `command`, allocated from the request's arena, to `lane`; its answer becomes the
  * request's. If the lane is full, or if the answer may be large and no memory is left for clients,
- * answers with OVERLOADED at once. On the loop, once; never blocks.
+ * answers with OVERLOADED at once. Call it once, on the loop; never blocks.
  */
 void request_submit(struct request *request, struct lane *lane, struct command *command);
 

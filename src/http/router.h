@@ -82,11 +82,11 @@ const char *router_role(const struct route *route);
 size_t router_count(const struct router *router);
 const struct route *router_at(const struct router *router, size_t index);
 
-/* Counts an answer. `route` is NULL if none matched. Any thread. */
+/* Counts an answer. `route` is NULL if none matched. Thread-safe. */
 void router_count_answer(
 	struct router *router, const struct route *route, int http_status, int64_t duration_ns);
 
-/* A metrics collector (context: the router). Any thread. */
+/* A metrics collector (context: the router). Thread-safe. */
 void router_collect(void *router, struct buffer *page);
 
 #endif

@@ -160,8 +160,8 @@ static void refuse_connection(struct server *server, int fd)
 /*
  * Finds room for a new socket, which is already counted as a connection. If no connection can be
  * closed, because every client has sent something, the socket waits for some rounds of the loop
- * while those clients are read and answered. A waiting socket does not count as a connection. On
- * the worker's loop.
+ * while those clients are read and answered. A waiting socket does not count as a connection. Runs
+ * on the worker's loop.
  */
 static void admit(struct http_worker *worker, int fd, int turns)
 {
@@ -250,8 +250,8 @@ static void on_acceptor_closed(uv_handle_t *handle)
 	server->listen_fd = -1;
 }
 
-/* On the first loop. Takes the connections that the kernel has already accepted, then closes the
- * listening socket. */
+/* Runs on the first loop. Takes over the connections that the kernel has already accepted, then
+ * closes the listening socket. */
 static void stop_accepting(struct http_worker *worker)
 {
 	struct server *server = worker->server;

@@ -110,7 +110,7 @@ bool server_wait_idle(struct server *server, int64_t until_ns);
  * in a lane. */
 void server_free(struct server *server);
 
-/* A metrics collector (context: the server). Any thread. */
+/* A metrics collector (context: the server). Thread-safe. */
 void server_collect(void *server, struct buffer *page);
 
 #endif

@@ -6,7 +6,7 @@
 
 struct http_worker;
 
-/* Returns how many streams are open, over all workers. Any thread. */
+/* Returns how many streams are open, over all workers. Thread-safe. */
 int64_t server_stream_count(const struct server *server);
 
 /*

@@ -19,17 +19,17 @@ struct stream_event {
 
 /*
  * Renders "id: 7", then "data: " before each line of `data`, then a blank line. `id` must not be
- * negative. The caller owns the only reference. Any thread.
+ * negative. The caller owns the only reference. Thread-safe.
  */
 struct stream_event *stream_event_new(int64_t id, struct slice data);
 
-/* Returns an event whose bytes are a copy of `bytes`, to be sent as they are. Any thread. */
+/* Returns an event whose bytes are a copy of `bytes`, to be sent as they are. Thread-safe. */
 struct stream_event *stream_event_of(struct slice bytes);
 
-/* Adds a reference and returns the event. Any thread. */
+/* Adds a reference and returns the event. Thread-safe. */
 struct stream_event *stream_event_hold(struct stream_event *event);
 
-/* Drops a reference. `event` may be NULL. Any thread. */
+/* Drops a reference. `event` may be NULL. Thread-safe. */
 void stream_event_drop(struct stream_event *event);
 
 #endif

@@ -26,7 +26,7 @@ struct tls_context;
 /*
  * Reads the certificate (PEM, followed by those of its authorities) and its private key (PEM, not
  * encrypted); blocks. The file names must outlive the context. On failure returns NULL and writes
- * the reason to `why` (TLS_WHY_SIZE bytes). Main thread, like the next three.
+ * the reason to `why` (TLS_WHY_SIZE bytes). Main thread only, like the next three functions.
  */
 QP_MUST_CHECK struct tls_context *tls_context_new(
 	const char *certificate_file, const char *key_file, char *why);
@@ -44,14 +44,14 @@ QP_MUST_CHECK bool tls_context_reload(struct tls_context *context, char *why);
 /* Returns the earliest time at which a certificate of the chain expires, in seconds since 1970. */
 int64_t tls_context_expires_s(struct tls_context *context);
 
-/* A metrics collector (context: the tls_context). Any thread. */
+/* A metrics collector (context: the tls_context). Thread-safe. */
 void tls_collect(void *context, struct buffer *page);
 
 enum tls_state { TLS_NEW, TLS_HELLO, TLS_OPEN, TLS_ENDED, TLS_BROKEN, TLS_PLAIN };
 
 struct tls_session;
 
-/* Returns NULL if OpenSSL runs out of memory. Any thread; a session belongs to one thread at a
+/* Returns NULL if OpenSSL runs out of memory. Thread-safe; a session belongs to one thread at a
  * time. */
 QP_MUST_CHECK struct tls_session *tls_session_new(struct tls_context *context);
 

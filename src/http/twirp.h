@@ -47,13 +47,13 @@ void twirp_add_service(struct router *router, const char *role, struct arena *ar
 	const ProtobufCServiceDescriptor *service, const struct twirp_method *methods,
 	void *context);
 
-/* Returns an answer with status 200 and `message`. Any thread. */
+/* Returns an answer with status 200 and `message`. Thread-safe. */
 struct answer twirp_answer(
 	struct arena *arena, enum proto_encoding encoding, const ProtobufCMessage *message);
 
 /*
  * Returns a refusal in its final form, ready to be stored under an Idempotency-Key. `detail` is a
- * printf format. Any thread.
+ * printf format. Thread-safe.
  */
 struct answer twirp_problem(struct arena *arena, enum status status, const char *detail, ...)
 	QP_PRINTF(3, 4);

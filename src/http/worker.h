@@ -71,10 +71,10 @@ struct worker_config {
 	size_t client_bytes_max; /* the worker's share */
 };
 
-/* Creates the loop, which the caller starts. The worker must be zeroed. Main thread. */
+/* Creates the loop, which the caller starts. The worker must be zeroed. Main thread only. */
 void worker_init(struct http_worker *worker, const struct worker_config *config);
 
-/* Frees the loop and the pool, once the loop has ended. Main thread. */
+/* Frees the loop and the pool, once the loop has ended. Main thread only. */
 void worker_release(struct http_worker *worker);
 
 /* ---- on the loop ---- */
