@@ -1,7 +1,7 @@
 /*
  * Reads a list of objects in a body, such as the changes of a batch: between elements_enter() and
  * elements_leave(), the functions of inbound/input.h read the fields of one element, and errors
- * name it ("changes[3].amount"). On the loop; never blocks.
+ * name it ("changes[3].amount"). Called on a loop's thread; never blocks.
  */
 #ifndef QUIPU_INBOUND_ELEMENTS_H
 #define QUIPU_INBOUND_ELEMENTS_H
@@ -16,7 +16,7 @@ struct elements {
 	const char *const *members; /* the names that an element may have; others are refused */
 	/* NULL unless the field is a list of 1 to ELEMENTS_MAX elements */
 	json_t *list;
-	size_t count; /* 0 unless it is such a list */
+	size_t count; /* 0 unless the field is such a list */
 
 	json_t *body;       /* the body of the request, while an element is entered */
 	size_t index;       /* the index of the element that is entered */

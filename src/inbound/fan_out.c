@@ -107,8 +107,8 @@ void fan_out(struct input *input, struct lane_set *lanes, struct write **writes,
 	fan->request = request;
 	fan->writes = writes;
 	fan->count = count;
-	/* this function counts as one more, so that nothing finishes before all writes are
-	 * submitted */
+	/* counts this function as one more write, so that the request is not finished before all
+	 * writes are submitted */
 	fan->missing = count + 1;
 	fan->lanes = arena_array(&request->arena, struct fan_lane, LANES_MAX);
 	fan->render = render;

@@ -1,8 +1,8 @@
 /*
- * Carries out one request as many separate writes. Each goes to the lane of its key, joins the next
- * transaction there, and has its own Idempotency-Key. The request is answered when all writes are
- * answered. The writes are independent, except that those on one key run in the order of the
- * request. On the loop; never blocks.
+ * Carries out one request as many separate writes. Each write goes to the lane of its key, joins
+ * the next transaction there, and has its own Idempotency-Key. The request is answered when all
+ * writes are answered. The writes are independent, except that writes on one key run in the order
+ * of the request. Called on a loop's thread; never blocks.
  */
 #ifndef QUIPU_INBOUND_FAN_OUT_H
 #define QUIPU_INBOUND_FAN_OUT_H
@@ -12,8 +12,8 @@
 
 /*
  * Refuses the request if reading it found errors; otherwise submits the writes to their lanes. The
- * writes are in the request's arena, and the keys of their commands are set. When all are back,
- * `render` returns the answer, in memory of `arena`; the answers of the writes are freed
+ * writes are in the request's arena, and the keys of their commands are set. When all writes are
+ * answered, `render` returns the answer, in memory of `arena`; the answers of the writes are freed
  * afterwards. A write whose lane is full is answered with OVERLOADED.
  */
 void fan_out(struct input *input, struct lane_set *lanes, struct write **writes, size_t count,

@@ -207,7 +207,8 @@ struct slice input_text(struct input *input, const char *field, size_t max, cons
 	return text;
 }
 
-/* Parses a string of RFC 9651, whose only escapes are \" and \\. Returns false if it is not one. */
+/* Parses a string of RFC 9651, whose only escapes are \" and \\. Returns false if `quoted` is not
+ * such a string. */
 static bool unquote(struct arena *arena, struct slice quoted, struct slice *out)
 {
 	char *text = arena_alloc(arena, quoted.len);

@@ -1,7 +1,7 @@
 /*
  * Reads values from a request and collects all of its errors, so that the client gets them in one
- * answer. Usage: input_init(), read fields, then `if (input_refuse(&input)) return;`. For the
- * thread of the loop; never blocks.
+ * answer. Usage: input_init(), read fields, then `if (input_refuse(&input)) return;`. Called on a
+ * loop's thread; never blocks.
  */
 #ifndef QUIPU_INBOUND_INPUT_H
 #define QUIPU_INBOUND_INPUT_H
@@ -59,7 +59,7 @@ struct slice input_optional_id(struct input *input, const char *field);
 
 /*
  * Returns a required id from the body. It may also be an integer of at least 0 (1001 and "1001" are
- * the same id); `*is_number` says whether it was. `alias` is another name of the field.
+ * the same id); `*is_number` says whether it was an integer. `alias` is another name of the field.
  */
 struct slice input_id_or_number(
 	struct input *input, const char *field, const char *alias, bool *is_number);
@@ -68,8 +68,8 @@ struct slice input_id_or_number(
  * a list, returns NULL and leaves `*count` alone. */
 struct slice *input_ids(struct input *input, const char *field, size_t most, size_t *count);
 
-/* Returns a required text from the body. It must not be blank or longer than `max` bytes; `message`
- * is the error. */
+/* Returns a required text from the body. It must not be blank or longer than `max` bytes; otherwise
+ * `message` is noted as the error. */
 struct slice input_text(struct input *input, const char *field, size_t max, const char *message);
 
 /* Returns the value of a query parameter, the last one if there are several, or {NULL, 0}. */
@@ -95,7 +95,7 @@ struct int_rule {
 	const char *message; /* the error, e.g. "must be an integer from 1" */
 };
 
-/* Reads an integer from the body. Returns the rule's fallback if it is absent or wrong. */
+/* Reads an integer from the body. Returns the rule's fallback if the field is absent or wrong. */
 int64_t input_int(struct input *input, const struct int_rule *rule);
 
 #endif

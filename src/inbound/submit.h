@@ -1,4 +1,5 @@
-/* The last step of every route that uses a lane. It is the same for all services. On the loop. */
+/* The last step of every route that uses a lane. It is the same for all services. Called on a
+ * loop's thread. */
 #ifndef QUIPU_INBOUND_SUBMIT_H
 #define QUIPU_INBOUND_SUBMIT_H
 
@@ -18,7 +19,7 @@ void submit_write_of(
 	struct input *input, struct lane_set *lanes, struct write *write, struct slice user_id);
 
 /* The same for a write that must run in the same lane as others: it goes to the lane of the key
- * `near`, not to that of its own key. */
+ * `near`, not to the lane of its own key. */
 void submit_write_near(
 	struct input *input, struct lane_set *lanes, struct write *write, struct slice near);
 
