@@ -38,8 +38,8 @@ static void configure_log(const struct settings *settings)
 		log_configure(level, json ? LOG_JSON : LOG_TEXT);
 }
 
-/* The memory of this process holds passwords, keys and data. Keeps it out of core dumps and away
- * from other processes of the same user. */
+/* Keeps the memory of this process, which holds passwords, keys and data, out of core dumps and
+ * away from other processes of the same user. */
 static void hide_memory(void)
 {
 	const struct rlimit none = {0, 0};
@@ -48,7 +48,7 @@ static void hide_memory(void)
 	prctl(PR_SET_DUMPABLE, 0);
 }
 
-/* Does what --print-config and --check-config ask for. With one of them, no command does anything
+/* Carries out --print-config and --check-config. A command with one of these options does nothing
  * else. Commands that open no stores have no files to check. */
 static int inspect(struct app *app, bool has_files)
 {
@@ -111,8 +111,8 @@ static bool migrate(struct app *app, char *why)
 static const char *const migrate_flags[] = {
 	OWN_SWITCH "distribute", OWN_SWITCH "dry-run", OWN_SWITCH "json", NULL};
 
-/* {"sql":"SELECT create_distributed_table(…)"} for each of the statements, which all end with
- * ";\n". */
+/* Prints {"sql":"SELECT create_distributed_table(…)"} for each of the statements, which all end
+ * with ";\n". */
 static void print_statements_json(struct app *app, const char *statements)
 {
 	const char *end;
@@ -210,8 +210,8 @@ struct command_entry {
 	int (*run_app)(struct app *app, const struct operands *operands);
 	int (*run)(const struct settings *settings, const struct operands *operands);
 	const char *const *flags; /* the command's own flags; NULL if it takes only options */
-	/* It uses the settings of this process or of a server, so a variable without effect is
-	 * worth a warning. */
+	/* The command uses the settings of this process or of a server, so it warns about variables
+	 * that have no effect. */
 	bool logs;
 };
 
