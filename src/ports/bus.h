@@ -31,7 +31,7 @@ struct bus_header {
 enum bus_fate {
 	BUS_CONFIRMED,     /* the engine has it */
 	BUS_NOT_PERSISTED, /* the engine certainly does not have it and will not get it */
-	BUS_UNKNOWN,       /* either of the two */
+	BUS_UNKNOWN,       /* the engine may or may not have it */
 	BUS_UNDER_WAY,     /* begin() has handed it to the engine, which has not decided yet */
 };
 
@@ -71,8 +71,8 @@ struct bus_delivery {
 	 * people. */
 	struct slice position;
 
-	/* To recognise repeats of a message without an id. An engine that may give the position of
-	 * a message that it has lost to another one adds what tells the two apart. */
+	/* Recognises repeats of a message without an id. If the engine may assign the position of a
+	 * lost message to another message, it adds something here that distinguishes the two. */
 	struct slice identity;
 
 	/* delivered too many times without an acknowledgement: this is the last delivery */
@@ -80,7 +80,7 @@ struct bus_delivery {
 	uint64_t handle; /* private to the adapter */
 };
 
-/* A group of consumers, and which subjects of its channel it wants. */
+/* A group of consumers, and the subjects of its channel that it subscribes to. */
 struct bus_group {
 	const char *name;
 	const char *subjects; /* separated by spaces; NULL means all. NATS supports one or all. */
@@ -93,13 +93,14 @@ struct bus_channel {
 
 	/*
 	 * The groups that are known in advance, whichever process they run in. A group that is not
-	 * listed here wants all subjects. On engines that keep messages separately for each group
-	 * (RabbitMQ) it receives only messages published after its first consumer was opened.
+	 * listed here subscribes to all subjects. On engines that keep messages separately for each
+	 * group (RabbitMQ) such a group receives only messages published after its first consumer
+	 * was opened.
 	 */
 	const struct bus_group *groups;
 	size_t group_count;
 
-	/* For engines that file messages by subject (JetStream). */
+	/* For engines that store messages by subject (JetStream). */
 	/* "ENTITLEMENTS"; if NULL, the channel's name in capitals, with _ for . and - */
 	const char *stream;
 	/* the subjects of its messages, separated by spaces; if NULL, the channel's name */
@@ -125,16 +126,17 @@ struct producer_ops {
 	 * The next three are NULL on engines that carry out one publish at a time. A producer is
 	 * used with them or with publish(), not with both at once.
 	 *
-	 * begin() is a publish() that does not wait for the fates: the messages are UNDER_WAY, stay
-	 * where they are, and are behind those that were begun before. At most BUS_BEGUN_MAX may be
-	 * under way. May block until the engine has room.
+	 * begin() publishes messages without waiting for their fates. The messages are UNDER_WAY,
+	 * must stay at the same address, and follow those of earlier calls. At most BUS_BEGUN_MAX
+	 * calls may have messages under way. May block until the engine has room.
 	 *
-	 * collect() blocks until more fates are decided, wake() is called, or the first `until_ns`
-	 * of what is under way has come. Then it decides everything that is under way, late as
-	 * publish() may be: if the oldest messages hang, the later ones hang with them.
+	 * collect() blocks until more fates are decided, wake() is called, or the earliest
+	 * `until_ns` of these calls has come. In the last case it decides the fates of all messages
+	 * under way, and may be as late as publish(): if the oldest messages hang, the later ones
+	 * hang with them.
 	 *
-	 * wake() makes a waiting collect(), or else the next one, return early. Any thread, never
-	 * blocks.
+	 * wake() makes a waiting collect() return early. If none is waiting, the next one does.
+	 * Thread-safe; never blocks.
 	 */
 	QP_MUST_CHECK enum status (*begin)(struct producer *producer, struct bus_message *messages,
 		size_t count, int64_t until_ns);
@@ -166,8 +168,9 @@ struct consumer_ops {
 	 * durable. `count` may grow from call to call until the next fetch. The engine does not
 	 * deliver an acknowledged message again, except while the group is rebalancing or the
 	 * connection breaks. A message that is not acknowledged is delivered again with the next
-	 * fetch or after a restart. If the call fails, the messages may come again or not: the
-	 * acknowledgement may still arrive. So acknowledge only what is durable.
+	 * fetch or after a restart. If the call fails, the acknowledgement may still arrive, so the
+	 * messages may be delivered again or not. Therefore acknowledge only messages whose effects
+	 * are durable.
 	 */
 	QP_MUST_CHECK enum status (*ack)(struct consumer *consumer, size_t count);
 
@@ -182,12 +185,12 @@ struct consumer_ops {
 	 * says what is wrong with it. Call this after the message was put aside and before the
 	 * ack() that covers the delivery. On RabbitMQ that ack() also copies the message to the
 	 * queue "<group>_error", and fails if it cannot. NULL on engines that treat such messages
-	 * like others; use consumer_poison().
+	 * like others, so call consumer_poison() instead.
 	 */
 	void (*poison)(struct consumer *consumer, size_t index, const char *why);
 
-	/* Makes a waiting fetch, or else the next one, return immediately. Any thread, never
-	 * blocks. */
+	/* Makes a waiting fetch return immediately. If none is waiting, the next one does.
+	 * Thread-safe; never blocks. */
 	void (*wake)(struct consumer *consumer);
 	void (*close)(struct consumer *consumer);
 };
@@ -205,13 +208,13 @@ struct bus_ops {
 	 */
 	QP_MUST_CHECK bool (*start)(struct bus *bus, char *why, size_t size);
 
-	/* Whether messages can be published now. Any thread, never blocks. */
+	/* Returns whether messages can be published now. Thread-safe; never blocks. */
 	bool (*is_up)(struct bus *bus);
 
 	struct producer *(*open_producer)(struct bus *bus);
 
 	/*
-	 * Opens a member of the group. Each message that the group wants goes to one of its
+	 * Opens a member of the group. Each message on a subject of the group goes to one of its
 	 * members. The group skips all other messages, as if it had acknowledged them.
 	 */
 	struct consumer *(*open_consumer)(struct bus *bus, const char *channel, const char *group);
@@ -238,7 +241,7 @@ static inline const struct bus_channel *bus_channel_find(
 	return NULL;
 }
 
-/* Returns the subjects that a group wants of a channel, or NULL if it wants all. */
+/* Returns the subjects that a group subscribes to, or NULL for all subjects of the channel. */
 static inline const char *bus_group_subjects(const struct bus_channel *channel, const char *group)
 {
 	for (size_t i = 0; i < channel->group_count; i++) {

@@ -144,14 +144,14 @@ struct cache_ops {
 
 	struct cache_session *(*open_session)(struct cache *cache);
 
-	/* Returns whether the cache can be used now. Any thread, never blocks. */
+	/* Returns whether the cache can be used now. Thread-safe; never blocks. */
 	bool (*is_up)(struct cache *cache);
 
 	/*
 	 * Notifies listeners in OTHER processes that use this cache that something new was
 	 * committed under the name `announcement`. They hear it soon, at most every 20 ms. An
 	 * announcement can get lost, and always does before the first listen() in this process.
-	 * `announcement` must be static. Any thread, never blocks.
+	 * `announcement` must be static. Thread-safe; never blocks.
 	 */
 	void (*announce)(struct cache *cache, const char *announcement);
 

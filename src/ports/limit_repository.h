@@ -1,6 +1,6 @@
 /*
- * Where the limits of users are kept: the seed's rate_limit_store, one row per user that holds both
- * the configuration and the count. All functions block, take a session of the same store, and
+ * Where the limits of users are kept: the table rate_limit_store, which has one row per user with
+ * both the configuration and the count. All functions block, take a session of the same store, and
  * return what ports/store.h lists. User ids in arrays are unique and sorted by bytes.
  */
 #ifndef QUIPU_PORTS_LIMIT_REPOSITORY_H
@@ -18,12 +18,12 @@ struct limit_row {
 	int32_t current_count;   /* confirmed by the bus in this window */
 	int32_t reserved_count;  /* admitted in this window and not given back */
 	int64_t last_refresh_us; /* when the window started; also identifies the window */
-	bool shadow;             /* refuses nothing */
+	bool shadow;             /* counts messages but refuses none */
 	bool by_default;         /* created from the default limit, not by a configuration */
 };
 
-/* What became of the reserved slots of one window. Applied only if the row is still in that
- * window. */
+/* How many of the slots reserved in one window were used or given back. Applied only if the row is
+ * still in that window. */
 struct limit_settlement {
 	struct slice user_id;
 	int64_t window_start_us;
@@ -80,7 +80,7 @@ struct limit_repository_ops {
 		struct limit_row *rows);
 };
 
-/* The base of every adapter's repository: its first member. */
+/* The first member of each adapter's own repository. */
 struct limit_repository {
 	const struct limit_repository_ops *ops;
 	const struct eraser *eraser;

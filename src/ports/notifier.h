@@ -40,7 +40,7 @@ struct notice_result {
 struct notifier;
 
 struct notifier_ops {
-	/* How many notices can be sent now. Never blocks. */
+	/* Returns how many notices can be sent now. Never blocks. */
 	size_t (*free_slots)(struct notifier *notifier);
 
 	/* Starts to send the notice in a free slot, and copies what it needs. Never blocks for
@@ -55,8 +55,8 @@ struct notifier_ops {
 	size_t (*wait)(struct notifier *notifier, struct notice_result *results, size_t max,
 		int64_t until_ns);
 
-	/* Makes a wait in progress, or else the next one, return immediately. Any thread, never
-	 * blocks. */
+	/* Makes a wait in progress return immediately. If there is none, the next wait does.
+	 * Thread-safe; never blocks. */
 	void (*wake)(struct notifier *notifier);
 
 	/* Aborts the notices that are in transit. */

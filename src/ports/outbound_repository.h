@@ -12,11 +12,12 @@
 
 struct outbound_message {
 	struct slice id;         /* UUID: the message's id, or derived from it */
-	struct slice message_id; /* from the event, or the event's identity on the bus */
-	struct slice position;   /* on the bus, if the event has no id; not stored */
+	struct slice message_id; /* the id in the event, or the event's identity on the bus */
+	/* the event's position on the bus, if the event has no id; not stored */
+	struct slice position;
 	struct slice user_id;
 	struct slice trace;
-	int64_t created_us;   /* of the event */
+	int64_t created_us;   /* when the event was created */
 	struct slice payload; /* what is sent, as JSON; find() leaves it empty */
 
 	bool is_new; /* set by put(): the message was not known before */

@@ -93,9 +93,10 @@ struct row_page {
 	struct slice user_id; /* whose rows to list; empty for lists of all users' rows */
 	struct slice
 		after[2]; /* the key's text columns; the second is empty if there is only one */
-	/* the least value of the key's first column; only counts have ranges */
+	/* the smallest value of the key's first column; used only for ranges of counts */
 	struct slice from;
-	struct slice until;   /* the first column must be below this; empty for no end */
+	/* the first column must be below this value; empty if the range has no end */
+	struct slice until;
 	int64_t after_number; /* the value of the key's number column, if it has one */
 	int64_t after_minor;  /* the value of its second number column, if it has two */
 	size_t limit;
@@ -222,14 +223,14 @@ struct store_ops {
 	/* Never fails: a session connects when it is first used. */
 	struct session *(*open_session)(struct store *store, enum session_kind kind);
 
-	/* Returns whether requests can be served now. Any thread. */
+	/* Returns whether requests can be served now. Thread-safe. */
 	bool (*is_up)(struct store *store);
 
 	/*
 	 * Notifies all listeners to `announcement` on this store, in any process, that something
 	 * new was committed. Calls the listeners of this process at once, on this thread. Those of
 	 * other processes are called soon, at most every 20 ms, and an announcement can get lost.
-	 * `announcement` must be static. Any thread, never blocks.
+	 * `announcement` must be static. Thread-safe; never blocks.
 	 */
 	void (*announce)(struct store *store, const char *announcement);
 
@@ -252,7 +253,7 @@ struct store_ops {
 		struct store *store, bool dry_run, FILE *out, char *why, size_t size);
 
 	/* Returns how many times the engine failed with this status. A lost race does not count.
-	 * Any thread. */
+	 * Thread-safe. */
 	int64_t (*error_count)(struct store *store, enum status kind);
 
 	/* Call it after all sessions are closed. */
