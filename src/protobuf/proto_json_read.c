@@ -17,7 +17,7 @@
 /* The path from the whole message to the value being read, linked through the stack. */
 struct place {
 	const struct place *parent;
-	const char *name; /* NULL for an element of the parent */
+	const char *name; /* NULL if the value is an element of the parent list */
 	size_t index;
 };
 
@@ -154,7 +154,8 @@ static bool read_real(struct reading *reading, const struct place *place, const 
 
 /* ---- enums, strings, bytes, times -------------------------------------------------------- */
 
-/* Keeps a number that the enum does not list: enums of proto3 are open, so the service decides. */
+/* Accepts a number that the enum does not list: enums of proto3 are open, so the service decides
+ * what to do with it. */
 static bool read_enum(struct reading *reading, const struct place *place, const json_t *value,
 	const ProtobufCEnumDescriptor *descriptor, void *member)
 {

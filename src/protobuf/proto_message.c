@@ -27,7 +27,7 @@ static void check_message(const ProtobufCMessageDescriptor *descriptor, int dept
 		const ProtobufCFieldDescriptor *field = &descriptor->fields[i];
 
 		assert(field->label == PROTOBUF_C_LABEL_NONE ||
-			field->label == PROTOBUF_C_LABEL_REPEATED); /* proto3 */
+			field->label == PROTOBUF_C_LABEL_REPEATED); /* proto3 has no other labels */
 		if (field->type == PROTOBUF_C_TYPE_MESSAGE)
 			check_message(field->descriptor, depth + 1);
 	}

@@ -2,8 +2,8 @@
  * Reads and writes protobuf messages in both encodings of Twirp, binary and JSON, by walking
  * protobuf-c's descriptors. Supports all messages of a proto3 file, except those with features that
  * the descriptors do not describe: maps, json_name, messages that contain themselves, and
- * well-known types other than Timestamp. proto_check() finds the harmful ones at start. All
- * functions are pure; any thread.
+ * well-known types other than Timestamp. proto_check() detects the last two at start. All functions
+ * are pure and thread-safe.
  */
 #ifndef QUIPU_PROTOBUF_PROTO_MESSAGE_H
 #define QUIPU_PROTOBUF_PROTO_MESSAGE_H
@@ -32,8 +32,8 @@ void proto_check(const ProtobufCMessageDescriptor *descriptor);
  *
  * JSON follows the mapping of proto3 and Quipu's general rules for JSON: fields by their own name
  * or in lowerCamelCase, null means absent, unknown fields are ignored, enums by name or number,
- * 64-bit integers as numbers or strings, times in RFC 3339. Duplicates are refused, and so are
- * fractions, exponents and strings for 32-bit integers.
+ * 64-bit integers as numbers or strings, times in RFC 3339. Duplicate fields are refused, and so
+ * are fractions, exponents and strings for 32-bit integers.
  */
 QP_MUST_CHECK ProtobufCMessage *proto_read(const ProtobufCMessageDescriptor *descriptor,
 	enum proto_encoding encoding, struct slice bytes, struct arena *arena,
