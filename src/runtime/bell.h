@@ -20,17 +20,18 @@ struct bell {
 void bell_init(struct bell *bell);
 void bell_release(struct bell *bell);
 
-/* Any thread. Takes a lock that is never held for long. */
+/* Thread-safe. Takes a lock that is never held for long. */
 void bell_ring(struct bell *bell);
 
-/* From now on bell_is_stopping() is true and no wait blocks. Any thread. */
+/* From now on bell_is_stopping() is true and no wait blocks. Thread-safe. */
 void bell_stop(struct bell *bell);
 bool bell_is_stopping(struct bell *bell);
 
-/* Waits at most `ns` for a ring, and consumes it. One thread at a time. */
+/* Waits at most `ns` for a ring, and consumes it. Only one thread may wait at a time. */
 void bell_wait(struct bell *bell, int64_t ns);
 
-/* Waits `ns`, or until bell_stop(). Keeps rings for the next bell_wait(). One thread at a time. */
+/* Waits `ns`, or until bell_stop(). Keeps rings for the next bell_wait(). Only one thread may wait
+ * at a time. */
 void bell_pause(struct bell *bell, int64_t ns);
 
 #endif

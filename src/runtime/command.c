@@ -2,8 +2,8 @@
 
 #include <assert.h>
 
-/* Up to this number of loops, each loop is woken once per batch; with more, a loop may be woken
- * again. */
+/* With up to this number of loops, command_list_deliver() wakes each loop once; with more loops, it
+ * may wake a loop several times. */
 #define LOOPS_PER_ROUND 32
 
 struct outgoing {

@@ -36,7 +36,8 @@ struct command {
 	struct arena *arena;  /* memory for the answer */
 	/* the row it changes, or the user whose rows it reads; may be empty */
 	struct slice key;
-	/* of the key, or 0 if the key is empty; changes of one key keep their order */
+	/* the hash of the key, or 0 if the key is empty; it chooses the lane, so changes of one key
+	 * keep their order */
 	uint64_t hash;
 	/* the memory that it occupies; counts against the lane's limit */
 	size_t bytes;
@@ -96,7 +97,7 @@ struct command *command_list_pop(struct command_list *list);
 
 /*
  * Sends all commands of `list` back to their loops, with one wake-up per loop. Every command must
- * have an answer. Afterwards the list is empty and the loops own the commands. Any thread.
+ * have an answer. Afterwards the list is empty and the loops own the commands. Thread-safe.
  */
 void command_list_deliver(struct command_list *list);
 

@@ -38,7 +38,7 @@ struct lane {
 	struct command_list waiting;
 	size_t weight;
 	size_t bytes;
-	/* what is in `waiting`, by bits of the hash */
+	/* weight and bytes of the commands in `waiting`, by bits of their hashes */
 	struct share shares[GROUPS][1 << GROUP_BITS];
 	bool consumer_waits;
 	bool woken; /* lane_wake() was called since the consumer last waited */
@@ -157,8 +157,8 @@ enum status lane_submit(struct lane *lane, struct command *command)
 	return STATUS_OK;
 }
 
-/* The caller holds the lock, before and after the call. Returns when a command arrives, the lane is
- * woken or closed, or `until_ns` has passed. */
+/* Waits until a command arrives, the lane is woken or closed, or steady time `until_ns` has passed.
+ * The caller holds the lock, before and after the call. */
 static void wait_for_work(struct lane *lane, int64_t until_ns)
 {
 	bool in_time = true;

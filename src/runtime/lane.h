@@ -21,11 +21,11 @@ void lane_free(struct lane *lane);
 
 const char *lane_name(const struct lane *lane);
 
-/* Returns the weight of the commands that are waiting now. Any thread. */
+/* Returns the weight of the commands that are waiting now. Thread-safe. */
 size_t lane_depth(struct lane *lane);
 
 /*
- * Any thread, never blocks. Returns OK if the lane now owns the command. Returns OVERLOADED, and
+ * Thread-safe; never blocks. Returns OK if the lane now owns the command. Returns OVERLOADED, and
  * leaves the command with the caller, if the lane is full, has no room left for the command's key,
  * or is closed. An empty lane takes a command of any weight.
  */
@@ -39,11 +39,11 @@ QP_MUST_CHECK enum status lane_submit(struct lane *lane, struct command *command
  */
 bool lane_take(struct lane *lane, struct command_list *out, size_t max, int64_t until_ns);
 
-/* Makes a lane_take() that waits, or else the next one that would, return without commands. Any
- * thread, never blocks. */
+/* Makes a waiting lane_take() return without commands. If none is waiting, the next one returns
+ * instead of waiting. Thread-safe; never blocks. */
 void lane_wake(struct lane *lane);
 
-/* Refuses new commands from now on; those that wait can still be taken. Any thread. */
+/* Refuses new commands from now on; those that wait can still be taken. Thread-safe. */
 void lane_close(struct lane *lane);
 
 #endif

@@ -31,15 +31,15 @@ void loop_start(struct loop *loop, const char *thread_name);
  * says why. */
 void loop_lower_priority(void);
 
-/* Any thread. Tasks run in the order posted. */
+/* Tasks run in the order in which they are posted. Thread-safe. */
 void loop_post(struct loop *loop, struct loop_task *task);
 
-/* Posts the tasks from `first` to `last`, which are linked by `next`. Any thread. */
+/* Posts the tasks from `first` to `last`, which are linked by `next`. Thread-safe. */
 void loop_post_chain(struct loop *loop, struct loop_task *first, struct loop_task *last);
 
 /*
  * Makes the loop end once its handles are closed. Tasks posted before this call still run, and so
- * do the tasks that they post. Any thread.
+ * do the tasks that they post. Thread-safe.
  */
 void loop_stop(struct loop *loop);
 
