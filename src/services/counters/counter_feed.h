@@ -19,7 +19,7 @@ struct counter_feed *counter_feed_start(struct counters *counters);
 void counter_feed_stop(void *feed);
 
 /* Publishes committed rows to the streams of this process, and announces them to other processes.
- * Any thread. */
+ * Thread-safe. */
 void counter_feed_publish(struct counters *counters, struct arena *arena,
 	const struct counter_row *rows, size_t count);
 

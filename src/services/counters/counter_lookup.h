@@ -13,7 +13,7 @@
 /* The key of its command is the user's id. */
 struct counter_lookup {
 	struct read read;
-	bool is_list;          /* look up the list of all the user's counters, not just the one */
+	bool is_list;          /* look up the list of all the user's counters, not just one */
 	int64_t version;       /* set by counter_look_up() */
 	struct stream *stream; /* the stream that waits for this value, or NULL */
 };

@@ -1,5 +1,5 @@
 /*
- * Counters of unread messages: seed 004, CounterService. Role `counters`.
+ * Counters of unread messages, specified by seed 004 (CounterService). Role `counters`.
  *
  *   counter_rules    what an event does to a counter
  *   counter_intake   applies events in one transaction per batch, then updates cache and streams
@@ -28,11 +28,12 @@ struct unread_verifier;
 struct counters {
 	const struct counter_repository *repository;
 	struct store *store;
-	struct cache *cache; /* NULL if none is configured */
+	struct cache *cache; /* NULL if no cache is configured */
 	struct lane_set *lanes;
 	struct cache_session *reader_cache; /* for the reader's thread; NULL without a cache */
 	struct hub *hub;                    /* the streams, by user */
-	struct unread_verifier *verifier;   /* NULL if the role `dialogs` is not played here */
+	/* NULL unless this process also plays the role `dialogs` */
+	struct unread_verifier *verifier;
 };
 
 /* Returns the callbacks for its lanes. `counters` must outlive the lanes. */

@@ -14,7 +14,7 @@
  * command run in count_bulk.c.
  *
  * An UPDATE applies either all additions to a count or none. If one of them would exceed the
- * bounds, none is applied, and the locked way then refuses exactly that one. For a count that is
+ * bounds, none is applied; the locked way then refuses exactly that addition. For a count that is
  * sold out, a batch needs only one locked read for all its requests and writes nothing.
  */
 #include "services/counts/count_batch.h"

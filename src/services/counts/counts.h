@@ -1,5 +1,5 @@
 /*
- * The count service: seed 000, count-processing-service. Role `counts`.
+ * The count service, specified by seed 000 (count-processing-service). Role `counts`.
  *
  *   count_rules   what a command does to a count
  *   count_batch   many commands in one transaction

@@ -147,7 +147,8 @@ static enum status look_at_directions(
 	status = messages->ops->find_rows(messages, session, page->arena, rows, 2 * count);
 	for (size_t i = 0; i < 2 * count && status == STATUS_OK; i++) {
 		bool is_repeated = i >= count && slice_equal(rows[i].user_id, rows[i].other_id);
-		bool is_erased = erase_is_pseudonym(rows[i].user_id); /* has no conversations */
+		/* an erased user has no conversations */
+		bool is_erased = erase_is_pseudonym(rows[i].user_id);
 
 		if (rows[i].last_span.len == 0 && !is_repeated && !is_erased)
 			status = report_missing(dialogs, session, page, &rows[i]);

@@ -1,13 +1,14 @@
 /*
  * Checks dialogs for `quipu verify` (admin/verify.h). A conversation's row is written in the
- * transaction of its messages, its span only grows, and messages are not deleted, so a row may be
- * read before and after its messages: it is wrong if it was ahead of them before, or is behind them
- * after. While a person is being erased, which takes several transactions, rows of that person may
- * differ. Differences, besides those of admin/verify_claims.h and admin/verify_idempotency.h:
+ * transaction of its messages, its span only grows, and messages are not deleted, so a row is
+ * read before and after its messages: it is wrong if the first read is ahead of them or the second
+ * is behind them. While a person is being erased, which takes several transactions, rows of that
+ * person may differ. Differences, besides those of admin/verify_claims.h and
+ * admin/verify_idempotency.h:
  *
  *   no-conversation   two users have messages, but one of them has no row for it
  *   no-message        a row for two users who have no messages
- *   span-differs      the row tells another time than the last message has
+ *   span-differs      the time in the row is not that of the last message
  *
  * How many messages are unread is not stored with conversations; it is counted when they are
  * listed.

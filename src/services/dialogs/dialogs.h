@@ -1,5 +1,5 @@
 /*
- * Dialogs: seed 004, DialogService. Role `dialogs`.
+ * Dialogs, specified by seed 004 (DialogService). Role `dialogs`.
  *
  *   dialog_batch    many sends and reads in one transaction, with their events in the outbox
  *   dialog_lists    lists of messages and conversations

@@ -1,5 +1,5 @@
 /*
- * Entitlements: seed 002, Entitlement app. Role `entitlements`.
+ * Entitlements, specified by seed 002 (Entitlement app). Role `entitlements`.
  *
  *   entitlement_rules   what a grant or a revoke does
  *   entitlement_batch   many commands in one transaction

@@ -1,6 +1,6 @@
 /*
- * Notifications: seed 002, Notification app. Role `notifications`. Creates one notification for
- * every entitlement event and sends it through a notifier at least once.
+ * Notifications, specified by seed 002 (Notification app). Role `notifications`. Creates one
+ * notification for every entitlement event and sends it through a notifier at least once.
  *
  *   notification_intake  turns events into notifications, each event once
  *   notification_sending the body of a notification; flow/delivery sends it

@@ -1,5 +1,5 @@
 /*
- * The rate-limited notification gateway: seed 001, Gateway_API. Role `gateway`.
+ * The rate-limited notification gateway, specified by seed 001 (Gateway_API). Role `gateway`.
  *
  *   limit_rules      the decision of the limiter
  *   gateway_batch    reserve in one transaction, publish, settle in a second
@@ -37,12 +37,12 @@ struct gateway {
 	const struct limit_repository *repository;
 	const struct outbound_repository *messages;
 	struct bus *bus;
-	struct cache *cache; /* NULL if none is configured */
+	struct cache *cache; /* NULL if no cache is configured */
 	/* the cache session of the reader; NULL if there is no cache */
 	struct cache_session *reader_cache;
 	int64_t window_unit_us;        /* length of a timeWindow of 1 */
 	struct limit_default standard; /* for users without a configuration */
-	struct tally shadow_refusals;  /* admitted only because of shadow mode */
+	struct tally shadow_refusals;  /* commands admitted only because of shadow mode */
 	struct lane_set *lanes;        /* nothing here is owned */
 };
 

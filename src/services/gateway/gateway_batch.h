@@ -46,7 +46,7 @@ struct gateway_command {
 	struct slice traceparent;
 	char message_id[UUID_SIZE];
 	int64_t created_us;         /* when the event was created */
-	struct bus_message *on_bus; /* the message once handed to the bus, in its round's arena */
+	struct bus_message *on_bus; /* the message as handed to the bus, in its round's arena */
 	bool cached; /* the cache granted `amount`, in the window that starts at window_start_us */
 
 	/* Start of the window in which the cache granted the slot. decide() replaces it with the

@@ -199,8 +199,8 @@ static bool take(struct gateway_lane *lane, struct session *session, struct aren
 /*
  * Marks the commands for which the granted slots suffice, in order, and refuses commands once no
  * slot is left. A take that needs more slots than are left, or than the whole limit, is decided by
- * the row, which can tell whether any window would admit it. While the store is down, nothing was
- * granted, and only a copy that is used up refuses.
+ * the row, which can tell whether any window would admit it. While the store is down, the cache has
+ * granted nothing, and only a copy that is used up refuses commands.
  */
 static void apply(struct gateway_lane *lane, const struct write_group *group,
 	const struct cached_limit *limit)
@@ -271,8 +271,8 @@ void gateway_cache_refuse(
 			continue;
 		groups[asked] = groups[i];
 		limits[asked].user_id = groups[i].key;
-		/* A slot that the cache grants is never given back, and a store that is down admits
-		 * nothing. */
+		/* Takes no slots while the store is down: no send could be admitted, and a slot
+		 * that the cache grants is never given back. */
 		limits[asked++].wanted = is_up ? wanted : 0;
 	}
 	if (asked == 0 || !take(lane, session, batch->arena, limits, asked))

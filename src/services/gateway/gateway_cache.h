@@ -15,7 +15,7 @@
  * Answers the open sends and takes that the cache refuses, and marks those that it grants. On a
  * miss, fills the cache from the store, in a separate transaction. While the store is known to be
  * down, takes no slots and only refuses. Does nothing if the cache cannot be reached. Requires
- * lane->cache. On the lane's thread; blocks.
+ * lane->cache. Called on the committer's thread; blocks.
  */
 void gateway_cache_refuse(
 	struct gateway_lane *lane, struct session *session, const struct write_batch *batch);

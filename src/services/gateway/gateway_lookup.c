@@ -93,7 +93,8 @@ static struct limit_view view_of_row(
 
 /*
  * Returns when the window of a cached copy ends. A copy is kept for up to a second longer than its
- * window, and a copy that another program wrote has no window; these refuse until they expire.
+ * window, and a copy that another program wrote has no window; such copies refuse sends until they
+ * expire.
  */
 static int64_t copy_reset_us(const struct cached_limit *cached, int64_t now_us)
 {
@@ -112,7 +113,7 @@ static struct limit_view view_of_copy(const struct cached_limit *cached, int64_t
 	};
 }
 
-/* Decides as it would about a send, but on a copy of the row. */
+/* Decides as about a send, but on a copy of the row, so that nothing changes. */
 static void answer_forecast(const struct gateway *gateway, struct command *command,
 	struct limit_row row, const struct cached_limit *cached, int64_t now_us)
 {

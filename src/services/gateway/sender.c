@@ -185,8 +185,9 @@ static size_t keep_unsent(struct outbound_message *messages, size_t count,
 	return kept;
 }
 
-/* Drops the messages whose former ids are known: former[k] and sent have those of the messages that
- * have one, in order and sorted. Returns how many remain. */
+/* Drops the messages whose former ids are known. `former` has an entry for each message with a
+ * former id, in the order of `messages`; `sent` has the same ids, sorted. Returns how many
+ * remain. */
 static size_t drop_former(struct outbound_message *messages, size_t count,
 	const struct outbound_message *former, struct sent_message *sent, size_t sent_count)
 {
@@ -202,8 +203,8 @@ static size_t drop_former(struct outbound_message *messages, size_t count,
 }
 
 /*
- * Drops messages without an id that an earlier version has stored: it knew them by their position
- * alone. Such records live for 30 days.
+ * Drops messages without an id that an earlier version of Quipu has already stored. That version
+ * identified them by their position alone, and its records are kept for 30 days.
  */
 static enum status drop_known_by_position(const struct sender *sender, struct session *session,
 	struct arena *arena, struct outbound_message *messages, size_t *count)

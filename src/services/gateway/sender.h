@@ -1,6 +1,7 @@
 /*
- * The sender: seed 001, Sender_Service. Role `sender`. Turns messages of the bus into rows of
- * outbound_messages, which flow/delivery sends through a notifier: the console, or a webhook.
+ * The sender, specified by seed 001 (Sender_Service). Role `sender`. Turns messages of the bus into
+ * rows of outbound_messages, which flow/delivery sends through a notifier: the console, or a
+ * webhook.
  *
  * A repeated event is recognised by its row, or, if an earlier version of Quipu has sent it, by an
  * entry in sent_messages. A message that cannot be read is copied to the dead letter channel,

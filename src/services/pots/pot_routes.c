@@ -1,6 +1,7 @@
 /*
  * Turns Twirp calls into commands and lookups of pots. http/twirp has already parsed the message;
- * this file makes the checks that the seed requires. Runs on the loops and never blocks.
+ * this file makes the checks that the specification (seed 003) requires. Runs on the loops and
+ * never blocks.
  */
 #include "services/pots/pots.h"
 

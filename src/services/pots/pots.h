@@ -1,5 +1,5 @@
 /*
- * The pot service: seed 003, Pyggpot. Role `pots`.
+ * The pot service, specified by seed 003 (Pyggpot). Role `pots`.
  *
  *   pot_draw     draws coins at random
  *   pot_rules    what a command does to a pot
