@@ -181,7 +181,7 @@ struct check {
 	struct slice shown; /* the key or token, {NULL, 0} if there is none */
 	struct caller *caller;
 	const char **why;
-	bool is_dry; /* only finds out what would happen, so refusals are not counted */
+	bool is_dry; /* a dry run: refusals are not counted */
 };
 
 static enum status refuse(struct check *check, enum refusal refusal, const char *sentence)

@@ -61,7 +61,7 @@ static struct known_token *find(struct set *set, const unsigned char digest[SHA2
 	return NULL;
 }
 
-/* Returns a free entry, or else the least recently used one. */
+/* Returns a free entry, or the least recently used one if none is free. */
 static struct known_token *find_place(struct set *set)
 {
 	struct known_token *place = &set->tokens[0];

@@ -332,7 +332,7 @@ const char *token_fault_text(enum token_fault fault)
 	return texts[fault];
 }
 
-/* Decodes a JSON object in base64url. Returns NULL if `part` is not one. */
+/* Decodes a JSON object in base64url. Returns NULL if `part` is not such an object. */
 static json_t *decode_object(struct arena *arena, struct slice part)
 {
 	char why[JSON_WHY_SIZE];

@@ -137,7 +137,7 @@ static struct answer answer_actions(struct request *request, struct collection *
 struct action_lookup {
 	struct read read;
 	struct collection *collection;
-	size_t index; /* of the lookup's lanes in `collection` */
+	size_t index; /* the index of the lookup's lanes in `collection` */
 	struct operator_record *records;
 	size_t count;
 };

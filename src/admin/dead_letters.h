@@ -25,8 +25,8 @@ struct dead_letter_kind {
 
 	/*
 	 * Optional. Applies the payload again, in the transaction of a replay. If the payload still
-	 * cannot be read, changes nothing and sets `is_read` to false. Returns what the session
-	 * returned. Without this function, the repository alone carries out the replay.
+	 * cannot be read, changes nothing and sets `is_read` to false. Returns the session's
+	 * status. Without this function, the repository alone carries out the replay.
 	 */
 	enum status (*take_again)(void *context, struct session *session, struct arena *arena,
 		struct slice payload, bool *is_read);

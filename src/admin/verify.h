@@ -1,8 +1,8 @@
 /*
  * The server side of `quipu verify`: reads the rows of a service page by page and reports every row
- * that violates the rules of the service. This module has what all services share: routes, cursors
- * and the form of a difference. A service supplies a struct verifier, whose parts are the tables to
- * check, one after another.
+ * that violates the rules of the service. This module has the parts that all services share:
+ * routes, cursors and the form of a difference. A service supplies a struct verifier, whose parts
+ * are the tables to check, one after another.
  *
  * Verification runs while requests are served, in the read lane of the service and outside write
  * transactions. Therefore a part may report a difference only if one snapshot of its rows proves
@@ -18,7 +18,8 @@
 
 #define VERIFIERS_MAX 8
 
-/* How much the clocks of two processes may differ, or those of a database and its replacement. */
+/* How much the clocks of two processes may differ, or the clocks of a database and its
+ * replacement. */
 #define VERIFY_SKEW_US (5 * 60 * 1000000LL)
 
 struct verify_page {
@@ -34,8 +35,7 @@ struct verify_page {
 struct verify_part {
 	const char *name; /* its name in cursors: "outbox" */
 
-	/* Fills the page. Returns what the session returned. Called on the reader's thread;
-	 * blocks. */
+	/* Fills the page. Returns the session's status. Called on the reader's thread; blocks. */
 	enum status (*look)(const void *context, struct session *session, struct verify_page *page);
 };
 
@@ -67,7 +67,7 @@ struct verify_request {
 
 /*
  * Appends one page to `body`, in the form of the route's answer. Returns BAD_REQUEST if `after` is
- * not a cursor, or whatever the session returned; on failure `body` is unchanged. Blocks.
+ * not a cursor, or the session's status; on failure `body` is unchanged. Blocks.
  */
 QP_MUST_CHECK enum status verify_look(const struct verify_request *request, struct session *session,
 	struct arena *arena, struct buffer *body);

@@ -1,6 +1,6 @@
 #include "admin/verify_claims.h"
 
-/* A row and what its status implies. */
+/* A row, and flags that follow from its status. */
 struct checking {
 	const struct verify_claims *words;
 	struct verify_page *page;

@@ -8,7 +8,7 @@
 
 /* The Idempotency-Keys of one service, or of some of its routes. */
 struct verify_idempotency {
-	const char *prefix; /* of their scopes: the method and the start of the route */
+	const char *prefix; /* the start of their scopes: the method and the start of the route */
 	/* keys may be pending, because the service has effects outside the store */
 	bool may_wait;
 	bool notes_number; /* the note of a pending key is a number */
@@ -26,7 +26,7 @@ struct verify_idempotency {
  *   long-lease    pending with a lease that ends later than any lease can
  *   note          pending without a note on what was begun
  *
- * Called on the reader's thread; blocks. Returns what the session returned.
+ * Called on the reader's thread; blocks. Returns the session's status.
  */
 QP_MUST_CHECK enum status verify_idempotency_look(const struct verify_idempotency *kind,
 	const void *context, struct session *session, struct verify_page *page);

@@ -245,10 +245,10 @@ void app_drain(struct app *app, const sigset_t *signals);
 
 /* ---- outbox.c ---- */
 
-/* The outbox of a service, and what is needed to publish its events. */
+/* The outbox of a service, and everything that is needed to publish its events. */
 struct app_outbox {
 	const char *name; /* the relay's name: "entitlements" */
-	const char *kind; /* what operators call its dead letters: "outbox" */
+	const char *kind; /* how operators name its dead letters, e.g. "outbox" */
 	struct store *store;
 	const struct outbox_repository *repository;
 	struct bus *bus;

@@ -47,7 +47,7 @@ static const char *const bus_files[] = {
 const char *const copy_flags[] = {"from", "to", OWN_SWITCH "json", NULL};
 
 struct copy_file {
-	char name[NAME_MAX + 1]; /* "counts.db" */
+	char name[NAME_MAX + 1]; /* e.g. "counts.db" */
 	struct table_source *source;
 };
 
@@ -65,7 +65,7 @@ struct copy {
 	size_t component_count;
 	struct table_target *target;
 	struct arena arena; /* memory for one row */
-	int64_t rows;       /* of all tables */
+	int64_t rows;       /* the number of rows copied, over all tables */
 	int64_t keys_left_out;
 	int64_t tables;
 	struct progress progress;
@@ -280,7 +280,7 @@ static bool begin(struct copy *copy)
 	       table_target_begin(copy->target, copy->data, copy->why, OPTIONS_WHY_SIZE);
 }
 
-/* Reads the mark of the folder, or prepares a new one. */
+/* Reads the mark of the folder, or prepares a new mark. */
 static bool read_mark(struct copy *copy)
 {
 	char shown[MOVED_TO_SIZE];

@@ -13,7 +13,7 @@
 #include "ports/store.h"
 
 struct store_plan {
-	const char *name; /* "counts-store" */
+	const char *name; /* e.g. "counts-store" */
 	const char *url;
 	/* name of its file in the data folder, if its engine has one */
 	const char *file;
@@ -21,7 +21,7 @@ struct store_plan {
 };
 
 struct bus_plan {
-	const char *name; /* "gateway-bus" */
+	const char *name; /* e.g. "gateway-bus" */
 	const char *url;
 	const char *file; /* name of its file in the data folder, if its engine has one */
 	const struct bus_channel *channels;
@@ -33,7 +33,7 @@ struct bus_plan {
 /*
  * `scheme` is the beginning of the engine's URLs or, if it ends with a colon, the whole URL. If
  * `has_file` is true, create() gets the path of the plan's file in the data folder, otherwise NULL.
- * create() never fails, and the caller frees what it returns.
+ * create() never fails, and the caller frees its result.
  */
 struct store_engine {
 	const char *scheme;

@@ -1,5 +1,5 @@
-/* Starts what every outbox needs: a relay that publishes its events, a chore that deletes published
- * events, and a kind of dead letters that operators can replay. */
+/* Starts the parts of every outbox: a relay that publishes its events, a chore that deletes
+ * published events, and a kind of dead letters that operators can replay. */
 #include "app/app.h"
 
 static enum status sweep_published(

@@ -169,7 +169,8 @@ static void narrow_all(char *text, size_t len)
 	}
 }
 
-/* Leaves out what jansson quotes after "near": it comes from the client and may be anything. */
+/* Leaves out the text that jansson quotes after "near", because it comes from the client and may be
+ * anything. */
 static void explain(const json_error_t *error, char *why)
 {
 	const char *near = strstr(error->text, " near ");

@@ -27,8 +27,8 @@
 QP_MUST_CHECK json_t *json_parse_object(struct slice text, char *why);
 
 /*
- * The same for an event from a broker, which may have members that nobody here reads. Such an event
- * may be nested as deep as jansson allows (2048), may have \u0000 in strings, and may have
+ * The same for an event from a broker, which may have members that this program does not read. Such
+ * an event may be nested as deep as jansson allows (2048), may have \u0000 in strings, and may have
  * duplicate members, of which the last counts.
  */
 QP_MUST_CHECK json_t *json_parse_event(struct slice text, char *why);

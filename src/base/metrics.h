@@ -77,7 +77,8 @@ struct metrics {
 	size_t count;
 };
 
-/* Registers a collector; at start only. Collectors run on the thread that calls metrics_write(). */
+/* Registers a collector. Call it only at start. Collectors run on the thread that calls
+ * metrics_write(). */
 void metrics_add(struct metrics *metrics, void (*collect)(void *, struct buffer *), void *context);
 void metrics_write(const struct metrics *metrics, struct buffer *page);
 

@@ -87,7 +87,8 @@ static const char *jump_after(struct slice character)
 	return NULL;
 }
 
-/* Replaces a UTF-8 character in place by the next one: counts up as if its bytes were digits. */
+/* Replaces a UTF-8 character in place by the next character: counts up as if its bytes were
+ * digits. */
 static void count_up(char *character, size_t len)
 {
 	size_t at = len - 1;

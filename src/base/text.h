@@ -44,7 +44,8 @@ bool text_to_duration_us(struct slice text, int64_t *value_us);
  */
 bool text_to_time_us(struct slice text, int64_t *time_us);
 
-/* Returns the value of a hexadecimal digit of either case, or -1 if `c` is not one. */
+/* Returns the value of a hexadecimal digit of either case, or -1 if `c` is not a hexadecimal
+ * digit. */
 int text_hex_digit(char c);
 
 /* Decodes %XX in a part of a URL and returns a C string. Returns NULL for a broken %XX or a %00. */

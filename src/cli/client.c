@@ -362,7 +362,7 @@ struct slice client_text(const json_t *object, const char *name)
 	return slice_make(json_string_value(value), json_string_length(value));
 }
 
-/* If the server refused the caller, returns true and writes to `why` what would help. */
+/* If the server refused the caller, writes the reason and a remedy to `why` and returns true. */
 static bool read_refusal(const struct client *client, const struct client_answer *answer, char *why)
 {
 	struct slice code = client_text(answer->json, "code");

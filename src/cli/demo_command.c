@@ -36,7 +36,7 @@ struct demo {
 	char output[300]; /* files in the folder: the server's output, and its log */
 	char log[300];
 	char address[128];
-	sigset_t signals; /* those that end the demo */
+	sigset_t signals; /* the signals that end the demo */
 	pid_t server;
 };
 
@@ -196,7 +196,7 @@ static void stop_server(const struct demo *demo)
 		;
 }
 
-/* Prints the end of the server's log, and `what` happened. */
+/* Prints the end of the server's log, and reports `what` as the failure. */
 static int report_server(const struct demo *demo, const char *what)
 {
 	char text[TEXT_MAX];

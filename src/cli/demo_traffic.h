@@ -12,7 +12,7 @@ struct demo_traffic {
 	struct client *bob;
 	int round;
 	int pot_id;
-	char message_id[64]; /* of the last message from alice to bob; "" before the first */
+	char message_id[64]; /* the id of the last message from alice to bob; "" before the first */
 	int answered;        /* with 2xx */
 	int refused;         /* with 409 or 429, by limits and bounds */
 	char why[CLIENT_WHY_SIZE];

@@ -1,4 +1,4 @@
-/* Guesses what somebody meant who mistyped a word of the command line. Main thread only. */
+/* Guesses which word a user meant to type on the command line. Main thread only. */
 #ifndef QUIPU_CLI_GUESS_H
 #define QUIPU_CLI_GUESS_H
 

@@ -24,7 +24,7 @@ enum shown_options {
 	SHOW_SERVER, /* all that a server has */
 	SHOW_COPY,
 	SHOW_DEMO,
-	SHOW_CLIENT /* those of commands that need a running server */
+	SHOW_CLIENT /* the options of commands that need a running server */
 };
 
 #define COPY_OPTIONS "data store log-level log-format"

@@ -14,7 +14,7 @@ enum option_type { TYPE_TEXT, TYPE_URL, TYPE_INT, TYPE_DURATION, TYPE_FLAG };
 struct option {
 	const char *name;
 	enum option_type type;
-	size_t offset;        /* of its member in struct settings */
+	size_t offset;        /* the offset of its member in struct settings */
 	const char *standard; /* the default, "" for none */
 	int64_t least;        /* for numbers and durations (us) */
 	int64_t most;

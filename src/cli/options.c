@@ -1,7 +1,7 @@
 /*
- * The table of options, and what the manual says about them. Every option is one row. It defines
- * the flag, the environment variable, the line in the file, the documentation and the place in the
- * settings. flags.c reads the command line, and settings.c combines all sources.
+ * The table of options, with their help texts. Every option is one row, which defines the flag, the
+ * environment variable, the line in the file, the documentation and the place in the settings.
+ * flags.c reads the command line, and settings.c combines all sources.
  */
 #include "cli/options.h"
 

@@ -111,7 +111,7 @@ static bool is_of_type(const json_t *envelope, const char *wanted)
 	return false;
 }
 
-/* Returns the first of these that is neither missing nor null. */
+/* Returns the first argument that is neither missing nor null. */
 static const json_t *first_of(const json_t *a, const json_t *b, const json_t *c)
 {
 	const json_t *found = a && !json_is_null(a) ? a : b;

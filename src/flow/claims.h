@@ -11,7 +11,7 @@
 /* How an attempt ended. */
 enum claim_try {
 	TRY_WORKED,
-	TRY_FAILED, /* counts as an attempt; after the last one the row is given up */
+	TRY_FAILED, /* counts as an attempt; after the last attempt the row is given up */
 	/* the receiver did not confirm it; does not count as an attempt, because an outage must not
 	 * make rows be given up; the row is due again in about a second */
 	TRY_AWAY,

@@ -6,7 +6,7 @@
  * transaction until every write is settled. finish() delivers answers, parks writes and begins
  * effects. A write with an effect outside the store needs two transactions, one before and one
  * after the effect: a bus cannot join a transaction of the store, and publishing inside the first
- * one would hold its locks while the bus is slow. The committer does not wait for effects
+ * transaction would hold its locks while the bus is slow. The committer does not wait for effects
  * (flow/effects.h): it runs the next batch, and records in the same transaction how they ended.
  *
  * Invariants:
@@ -39,8 +39,8 @@
 struct committer {
 	struct committer_config config;
 	struct parking *parking;
-	struct arena arena;    /* of the current attempt */
-	struct write **writes; /* of the current batch */
+	struct arena arena;    /* memory of the current attempt */
+	struct write **writes; /* the writes of the current batch */
 	struct effects *effects;
 	struct command_list aside; /* writes that wait because the publisher has no room */
 	/* steady time at which the publisher may accept them even if no effect ends */

@@ -1,6 +1,6 @@
 /*
  * A committer takes all writes that wait in its lane, up to a bound, runs ONE transaction for them,
- * and answers after COMMIT. There is no timer: while one batch commits, the next one gathers.
+ * and answers after COMMIT. There is no timer: while one batch commits, the next batch gathers.
  *
  * What the store may return for a transaction, and what the committer does:
  *
@@ -44,7 +44,7 @@ struct committer_config {
 	struct session *session; /* owned */
 	size_t batch_max;
 	/* Limits for the writes that have left the lane: each applies once to the writes that wait
-	 * for a row and once to those that wait for the publisher. The second one also applies to
+	 * for a row and once to those that wait for the publisher. `held_bytes_max` also applies to
 	 * the writes whose effects are under way. */
 	size_t held_max;
 	size_t held_bytes_max;
@@ -69,7 +69,7 @@ struct committer_config {
 	 * Settles every OPEN write of the batch by the rules of the service, in the transaction
 	 * that has begun on `session`. May be called again for the same writes after a rollback. A
 	 * write that is `resumed` begins its effect again, or is refused and stays pending. Returns
-	 * OK, or what the session returned.
+	 * OK, or the session's status.
 	 */
 	enum status (*decide)(
 		void *service, struct session *session, const struct write_batch *batch);
@@ -97,8 +97,8 @@ struct committer_config {
 	/* Optional. Called after every COMMIT, once its answers are sent. Must not block. */
 	void (*committed)(void *service);
 
-	/* First argument of the callbacks, which all run on the committer's thread, except for
-	 * those of the publisher. */
+	/* First argument of the callbacks. All of them run on the committer's thread, except for
+	 * those in `publishing`. */
 	void *service;
 };
 

@@ -51,7 +51,7 @@ struct delivery {
 	atomic_bool stopping;
 
 	struct sending *sendings; /* one for each slot of the notifier */
-	/* the claims of one transaction: those that end, then the new ones; room for 2 * slots */
+	/* the claims of one transaction: ended claims, then new claims; room for 2 * slots */
 	struct claim *claims;
 	struct notice_result *results;
 	struct arena arena; /* for one transaction */
@@ -61,7 +61,7 @@ struct delivery {
 	atomic_bool woken;  /* there may be more to claim; set by any thread */
 
 	unsigned unreachable; /* consecutive results without a connection */
-	bool is_open;         /* the breaker: one row at a time probes the receiver */
+	bool is_open;         /* the breaker is open: rows are tried one at a time */
 
 	struct tally pending;
 	struct tally processing;
@@ -267,7 +267,7 @@ static void send_all(struct delivery *delivery, const struct claim *claims, size
 }
 
 /*
- * Records how rows ended and claims up to `max` new ones, both in one transaction to save a commit.
+ * Records how rows ended and claims up to `max` new rows, both in one transaction to save a commit.
  * If the store does not answer, keeps the results and returns false.
  */
 static bool exchange(struct delivery *delivery, size_t max)

@@ -12,7 +12,7 @@
 
 struct delivery_config {
 	const char *name;    /* the thread's name: "notify" */
-	struct store *store; /* not owned, like all pointers here */
+	struct store *store; /* not owned, like all pointers in this struct */
 	const struct claim_repository *claims;
 	const struct dead_letter_repository *dead;
 	const char *letter_kind;  /* the kind of its dead letters: "notification" */

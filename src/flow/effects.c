@@ -1,7 +1,7 @@
 /*
- * Every write here is in exactly one place: `added` (its transaction has committed), with the
- * publisher, `ended` (not recorded yet), or `settling` (a transaction that records it is running).
- * It leaves when it is answered.
+ * Every write in struct effects is in exactly one place: `added` (its transaction has committed),
+ * with the publisher, `ended` (not recorded yet), or `settling` (a transaction that records it is
+ * running). It leaves when it is answered.
  */
 #include "flow/effects.h"
 
@@ -31,13 +31,13 @@
 struct effects {
 	struct committer_config config;
 	struct publisher *publisher; /* NULL if the service has nothing to publish */
-	struct arena arena;          /* of the current attempt to record, or of perform() */
+	struct arena arena;          /* memory of the current attempt to record, or of perform() */
 	struct command_list added;
 	struct command_list ended;
 	struct write_batch settling;
 	struct command_list answered;
 	int64_t reserved_ns; /* when the writes that the publisher got last were reserved */
-	size_t bytes;        /* the sum of the bytes of all writes here */
+	size_t bytes;        /* the sum of the bytes of all writes in this struct */
 };
 
 struct effects *effects_new(

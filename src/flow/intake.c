@@ -30,7 +30,7 @@ struct intake {
 	struct intake_config config;
 	struct consumer *consumer;
 	struct session *session;
-	struct arena arena; /* of the current attempt */
+	struct arena arena; /* memory of the current attempt */
 	struct bell bell;
 	pthread_t thread;
 
@@ -237,7 +237,7 @@ void intake_stop(void *context)
 static const struct family {
 	const char *name;
 	const char *help;
-	size_t offset; /* of its tally in struct intake */
+	size_t offset; /* the offset of its tally in struct intake */
 } families[] = {
 	{"quipu_inbox_taken_total", "Events that were applied.", offsetof(struct intake, taken)},
 	{"quipu_inbox_repeated_total", "Events that were delivered again and had no second effect.",

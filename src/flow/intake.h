@@ -48,7 +48,7 @@ struct intake_config {
 	/*
 	 * In a transaction on `session`: applies the valid items, puts the others aside, and sets
 	 * `repeated` to the number of items that were applied before. May be called again for the
-	 * same items after a rollback. Returns OK, or what the session returned.
+	 * same items after a rollback. Returns OK, or the session's status.
 	 */
 	enum status (*apply)(void *context, struct session *session,
 		const struct intake_batch *batch, size_t *repeated);
@@ -79,7 +79,7 @@ void intakes_collect(struct intake *const *intakes, size_t count, struct buffer 
 /*
  * In a transaction: records the event ids of a batch, which may contain duplicates. Sets is_new[i]
  * to true if ids[i] was not recorded before and does not occur earlier in the batch, otherwise to
- * false. Empty ids are skipped and are not new. Blocks; returns what the session returned.
+ * false. Empty ids are skipped and are not new. Blocks; returns the session's status.
  */
 QP_MUST_CHECK enum status inbox_keep_new(const struct inbox_repository *inbox,
 	struct session *session, struct arena *arena, const struct slice *ids, bool *is_new,

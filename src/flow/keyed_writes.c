@@ -98,7 +98,8 @@ static void replay(struct write *write, const struct idempotency_record *found)
 		write->command.answer = copy_answer(arena, &found->answer);
 		write->command.answer.replayed = false;
 		write->idempotency->note = arena_copy(arena, found->note);
-		write->resumed = true; /* stays OPEN: decide() checks what has changed since */
+		/* stays OPEN: decide() checks whether the row has changed since */
+		write->resumed = true;
 	}
 }
 

@@ -1,7 +1,7 @@
 /*
  * The Idempotency-Keys of a batch of writes: replays the answers stored under them, and stores new
- * ones. The committer calls these functions between BEGIN and COMMIT of its transactions; each
- * returns what the store's session returned.
+ * answers. The committer calls these functions between BEGIN and COMMIT of its transactions; each
+ * returns the session's status.
  *
  * A write without an effect outside the store needs one transaction: look up the key, decide, store
  * the answer. A write with an effect stores its answer as pending, owned by this attempt until its

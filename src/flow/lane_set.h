@@ -19,7 +19,7 @@ struct lane_settings {
 
 /* The callbacks of a service. committer.h and reader.h say when each one runs. */
 struct lane_service {
-	const char *name; /* "counts" */
+	const char *name; /* e.g. "counts" */
 	void *context;
 	struct waiting waiting; /* all zero for the defaults */
 

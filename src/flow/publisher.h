@@ -1,14 +1,14 @@
 /*
  * A publisher carries out effects that may take long, such as publishing on a bus, on a thread of
  * its own beside the committer of a lane. So a bus that is slow or hangs delays only the writes
- * that need it, and the committer goes on with the others.
+ * that need it, and the committer goes on with the other writes.
  *
  * The committer gives it writes whose first transaction has committed. The publisher's thread takes
  * all writes that have gathered as a round, in the order in which they were given, and begins the
  * rounds one after the other; so the effects of one key keep their order. A bus that can have
- * several publishes under way gets the next round before it has confirmed the last one. A round
- * whose writes have all ended waits for the committer, which takes the writes back, records how
- * they ended and answers them.
+ * several publishes under way gets the next round before it has confirmed the previous round. A
+ * round whose writes have all ended waits for the committer, which takes the writes back, records
+ * how they ended and answers them.
  *
  *   who owns a write       committer -> publisher_give() -> publisher -> publisher_take() ->
  *                          committer

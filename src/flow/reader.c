@@ -1,5 +1,5 @@
 /*
- * A reader works in rounds. A round takes all small reads that wait, and large ones up to
+ * A reader works in rounds. A round takes all small reads that wait, and large reads up to
  * ROUND_BYTES in total, at most one per user. This bounds the memory whatever clients request, and
  * a user who requests a hundred long lists delays others by only one of them. Reads that do not fit
  * wait for the next round.

@@ -15,8 +15,8 @@ struct read {
 	struct command command;
 
 	/*
-	 * Sets the answer of this read alone, or returns what the session returned. NULL if the
-	 * service looks it up together with the others.
+	 * Sets the answer of this read alone, or returns the session's status. NULL if the service
+	 * looks it up together with other reads.
 	 */
 	enum status (*look_up)(struct read *read, struct session *session, struct arena *arena);
 };
@@ -38,8 +38,8 @@ struct reader_config {
 	const struct clock *clock;
 
 	/*
-	 * Sets the answer of every read, or returns what the session returned. May be called again
-	 * for the same reads. NULL if every read has a look_up of its own.
+	 * Sets the answer of every read, or returns the session's status. May be called again for
+	 * the same reads. NULL if every read has a look_up of its own.
 	 */
 	enum status (*look_up)(
 		void *service, struct session *session, const struct read_batch *batch);

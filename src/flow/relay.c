@@ -49,7 +49,7 @@ struct relay_worker {
 	atomic_bool is_idle;
 	pthread_t thread;
 
-	/* The current batch is in arenas[0]; the next one is claimed into arenas[1]. */
+	/* The current batch is in arenas[0]; the next batch is claimed into arenas[1]. */
 	struct arena arenas[2];
 	struct claim *claims;
 	struct claim *next_claims;
@@ -59,8 +59,8 @@ struct relay_worker {
 	int64_t claimed_ns;
 	/* the bus accepted nothing and the batch was returned; cleared by the next pause */
 	bool was_away;
-	/* how many rows to claim next; adapted to what the bus can confirm before publish() times
-	 * out */
+	/* how many rows to claim next; adapted to the number that the bus can confirm before
+	 * publish() times out */
 	size_t size;
 	int64_t probed_ns; /* when a row was last claimed as a probe */
 	struct bus_message *messages;
@@ -251,7 +251,7 @@ static void conclude_message(struct relay_worker *worker, size_t i, bool is_up)
 }
 
 /*
- * Adapts the size of batches. If the bus confirms only part of a batch in time, the next one is
+ * Adapts the size of batches. If the bus confirms only part of a batch in time, the next batch is
  * smaller: otherwise every batch would be partly late, and late messages are published again.
  * Batches grow again when no message is late. If the bus accepted nothing, the worker pauses before
  * it claims again.
@@ -495,7 +495,7 @@ static const struct family {
 	const char *name;
 	const char *type;
 	const char *help;
-	size_t offset; /* of its tally in struct relay */
+	size_t offset; /* the offset of its tally in struct relay */
 	int64_t unit;
 } families[] = {
 	{"quipu_outbox_pending", "gauge",

@@ -43,8 +43,9 @@ struct write {
 	struct command command;
 
 	/*
-	 * Settles this write alone, in the transaction, before the service decides the others.
-	 * Returns OK, or what the session returned. NULL if the service decides it with the others.
+	 * Settles this write alone, in the transaction, before the service decides the other
+	 * writes. Returns OK, or the session's status. NULL if the service decides it with the
+	 * other writes.
 	 */
 	enum status (*decide)(struct write *write, struct session *session, struct arena *arena);
 	struct idempotency_record *idempotency; /* NULL if it has no Idempotency-Key */

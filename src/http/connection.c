@@ -4,8 +4,8 @@
  * event (input, an answer, room in the socket) leads to a pump.
  *
  * A pump is limited to a number of rounds and bytes. At the limit, a connection that could go on
- * rests until the loop has polled the others. Every call that writes or starts a request may close
- * the connection, so `is_closed` is checked after each.
+ * rests until the loop has polled the other connections. Every call that writes or starts a request
+ * may close the connection, so `is_closed` is checked after each.
  */
 #include "http/connection.h"
 
@@ -354,7 +354,7 @@ static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer)
 	keep_input(connection);
 	note_turn(connection);
 	/* The buffer is full, so there is more to read. If the connection did not rest here, libuv
-	 * would read up to 32 times in a row before it polls the others. */
+	 * would read up to 32 times in a row before it polls the other connections. */
 	if (len == READ_BUFFER_SIZE && !connection->is_resting)
 		worker_rest(connection->worker, connection);
 	set_reading(connection);

@@ -18,8 +18,9 @@
 #include "http/protocol.h"
 #include "http/worker.h"
 
-/* After this much work a connection lets the others go first. A round of HTTP/1.1, which reads at
- * most one request, counts as 2. In HTTP/2 a frame counts as 1, and a request as 1 more. */
+/* After this much work a connection lets the other connections go first. A round of HTTP/1.1, which
+ * reads at most one request, counts as 2. In HTTP/2 a frame counts as 1, and a request as 1
+ * more. */
 #define PUMP_WORK_MAX 64
 
 struct connection {
@@ -96,8 +97,8 @@ void connection_write_parts(struct connection *connection, const uv_buf_t *parts
 /* Sends the output of the TLS session. */
 void connection_send_output(struct connection *connection);
 
-/* For streams: keeps the kernel's send buffer small, so that waiting values stay here, where newer
- * ones can replace them. A client that is gone is also noticed sooner. */
+/* For streams: keeps the kernel's send buffer small, so that waiting values stay in the stream,
+ * where newer values can replace them. A client that is gone is also noticed sooner. */
 void connection_favour_new_values(struct connection *connection);
 
 /* ---- request.c ---- */

@@ -5,7 +5,7 @@
  * allow. Who the caller is, and what that caller may do, is decided elsewhere, as for every client.
  *
  * All functions are for the loop and never block. `origins` is a list separated by commas, or "*"
- * for all, or empty, which switches everything here off.
+ * for all, or empty, which switches CORS off.
  */
 #ifndef QUIPU_HTTP_CORS_H
 #define QUIPU_HTTP_CORS_H

@@ -1,7 +1,7 @@
 /*
  * HTTP/1.1 on one connection. http1_advance() is one round of a pump: it writes the answers that
- * are ready, starts the request that waits and parses the next one, so the order of requests and
- * answers is decided in one place.
+ * are ready, starts the request that waits and parses the next request, so the order of requests
+ * and answers is decided in one place.
  *
  * Every call that writes or starts a request may close the connection, so `is_closed` is checked
  * after each.

@@ -22,7 +22,7 @@ struct http1 {
 	struct request *last;
 	size_t queued;
 	struct request *held;
-	struct stream *stream; /* NULL if it has none */
+	struct stream *stream; /* NULL if the connection carries no stream */
 };
 
 /* Makes a new connection speak HTTP/1.1. */
@@ -36,7 +36,7 @@ bool http1_write_answers(struct connection *connection);
 /* Writes 100 Continue, unless earlier requests are not answered yet. */
 void http1_write_continue(struct connection *connection);
 
-/* Writes the waiting value of the connection's stream, if the client has read the previous one.
+/* Writes the waiting value of the connection's stream, if the client has read the previous value.
  * Returns whether it wrote. May end the stream. */
 bool http1_write_event(struct connection *connection);
 

@@ -406,8 +406,8 @@ const struct protocol protocol_http2 = {
 
 /* ---- beginning --------------------------------------------------------------------------- */
 
-/* Switches off the priorities of RFC 7540: a client could make the priority tree large, and nothing
- * here uses it. */
+/* Switches off the priorities of RFC 7540: a client could make the priority tree large, and the
+ * server does not use it. */
 static void submit_settings(struct http2 *http2)
 {
 	const nghttp2_settings_entry settings[] = {

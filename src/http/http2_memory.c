@@ -10,7 +10,7 @@
 #define KEPT_MAX 512
 
 struct http2_block {
-	size_t size; /* of the block, without this header */
+	size_t size; /* the size of the block, without this header */
 	struct http2_block *next;
 };
 

@@ -2,7 +2,7 @@
  * What an HTTP/2 connection sends. nghttp2 decides which frame is next; http2_write() collects
  * frames in the worker's output buffer and writes them together. Only headers pass through
  * nghttp2's own buffer. Short bodies are copied from their request into the output buffer; long
- * ones are written from where they are.
+ * bodies are written from where they are.
  *
  * Nothing is collected until the kernel has accepted the previous write. Meanwhile answers wait in
  * their requests, and values in their event streams, where newer values can replace them.

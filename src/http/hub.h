@@ -7,9 +7,9 @@
  *                           task to each loop that has streams for it
  *   loop                    the task offers the newest value of each changed key to its streams
  *
- * Values may be skipped, but never the last one: a newer value replaces one that a loop has not
- * taken yet, so a loop wakes up once for everything published since. Versions never go back: the
- * hub drops a version older than the newest, so publishers may call in any order.
+ * Values may be skipped, but never the last value: a newer value replaces a value that a loop has
+ * not taken yet, so a loop wakes up once for everything published since. Versions never go back:
+ * the hub drops a version older than the newest, so publishers may call in any order.
  *
  * Publishing to a key without streams costs one look-up, and the hub keeps nothing for it.
  *
@@ -53,7 +53,7 @@ bool hub_wants(struct hub *hub, struct slice key);
 
 /*
  * Copies every key that has streams now into `arena`, and returns how many there are. Thread-safe.
- * For callers that know only that another process has changed something, not what.
+ * For callers that know only that another process has changed values, but not which.
  */
 size_t hub_keys(struct hub *hub, struct arena *arena, struct slice **keys);
 

@@ -1,6 +1,6 @@
 /*
  * Turns the bytes of a connection into requests. llhttp (strict) parses the grammar; this module
- * adds the limits, copies what is needed into the request's arena, and runs admission as soon as
+ * adds the limits, copies the needed parts into the request's arena, and runs admission as soon as
  * the head is complete, so that the body's limit is known before the body is read. The same bytes
  * yield the same requests, however they are split into reads. Used only on the loop's thread.
  */

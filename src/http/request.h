@@ -42,7 +42,7 @@ struct request {
 	size_t header_count;
 	struct slice body;
 
-	const struct route *route; /* NULL if none matched */
+	const struct route *route; /* NULL if no route matched */
 	uint64_t address;          /* a hash of the client's network address */
 	struct caller caller;
 	struct slice params[REQUEST_PARAMS_MAX];

@@ -35,7 +35,7 @@ struct route {
  * of `arena`.
  */
 struct route_style {
-	const char *prefix; /* "/twirp/" */
+	const char *prefix; /* e.g. "/twirp/" */
 	struct answer (*render)(struct arena *arena, const struct answer *refusal);
 };
 
@@ -56,13 +56,13 @@ struct router *router_new(void);
 void router_free(struct router *router);
 
 /*
- * Adds the routes of `role`, or of the program itself if `role` is NULL. At start only. The strings
- * must outlive the router, and a path may have at most PATH_SEGMENTS_MAX segments.
+ * Adds the routes of `role`, or of the program itself if `role` is NULL. Call it only at start. The
+ * strings must outlive the router, and a path may have at most PATH_SEGMENTS_MAX segments.
  */
 void router_add_all(
 	struct router *router, const char *role, const struct route *routes, size_t count);
 
-/* Adds a style. At start only. Adding the same prefix again has no effect. */
+/* Adds a style. Call it only at start. Adding the same prefix again has no effect. */
 void router_add_style(struct router *router, const struct route_style *style);
 
 /* If the request's answer is a refusal, rewrites it in the style of its path. */
@@ -82,7 +82,7 @@ const char *router_role(const struct route *route);
 size_t router_count(const struct router *router);
 const struct route *router_at(const struct router *router, size_t index);
 
-/* Counts an answer. `route` is NULL if none matched. Thread-safe. */
+/* Counts an answer. `route` is NULL if no route matched. Thread-safe. */
 void router_count_answer(
 	struct router *router, const struct route *route, int http_status, int64_t duration_ns);
 

@@ -58,7 +58,7 @@ struct tls_session {
 	SSL *ssl;
 	enum tls_state state;
 	struct slice input; /* not decrypted yet; empty except during tls_session_read() */
-	char *output;       /* not yet taken by the caller; NULL if there is none */
+	char *output;       /* the output that the caller has not taken yet, or NULL */
 	size_t output_len;
 	size_t output_size;
 };

@@ -29,7 +29,7 @@
 /* A request with its decoded message. */
 struct twirp_call {
 	struct request *request;
-	enum proto_encoding encoding;    /* of the message; the answer uses the same */
+	enum proto_encoding encoding;    /* the encoding of the message; the answer uses the same */
 	const ProtobufCMessage *message; /* valid until the handler returns */
 };
 
@@ -40,8 +40,8 @@ struct twirp_method {
 
 /*
  * Adds a route of `role` for every method of `service`, and Twirp's style of errors. `methods` has
- * an entry for each of them, in the order of the .proto file. At start only. `arena` and `methods`
- * must outlive the router.
+ * an entry for each of them, in the order of the .proto file. Call it only at start. `arena` and
+ * `methods` must outlive the router.
  */
 void twirp_add_service(struct router *router, const char *role, struct arena *arena,
 	const ProtobufCServiceDescriptor *service, const struct twirp_method *methods,

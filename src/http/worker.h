@@ -65,7 +65,8 @@ struct http_worker {
 
 struct worker_config {
 	struct server *server;
-	const struct server_limits *limits; /* of the whole server; outlives the worker */
+	/* the limits of the whole server; must outlive the worker */
+	const struct server_limits *limits;
 	struct router *router;
 	const struct admission *admission;
 	size_t client_bytes_max; /* the worker's share */
@@ -121,8 +122,8 @@ void worker_remove(struct http_worker *worker, struct connection *connection);
 void worker_mark_dirty(struct http_worker *worker, struct connection *connection);
 
 /*
- * Makes a connection that could go on wait until the loop has polled the others, so that one client
- * cannot keep the loop to itself.
+ * Makes a connection that could go on wait until the loop has polled the other connections, so that
+ * one client cannot keep the loop to itself.
  */
 void worker_rest(struct http_worker *worker, struct connection *connection);
 

@@ -51,7 +51,7 @@ static struct fan_lane *lane_of(struct fan *fan, struct lane *lane)
 	return found;
 }
 
-/* Renders the answer. All writes are back, so nobody else uses the arenas any more. */
+/* Renders the answer. All writes are back, so no other thread uses the arenas any more. */
 static void finish(struct fan *fan)
 {
 	struct command *whole = &fan->whole;

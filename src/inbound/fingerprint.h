@@ -1,7 +1,8 @@
 /*
  * Computes the fingerprint by which a store recognises whether a request with a known
- * Idempotency-Key repeats the first one. It depends on what the request asks for, not on how it was
- * typed: a client that retries may write the members in another order. Called on a loop's thread.
+ * Idempotency-Key repeats the first request. It depends on what the request asks for, not on how it
+ * was typed: a client that retries may write the members in another order. Called on a loop's
+ * thread.
  */
 #ifndef QUIPU_INBOUND_FINGERPRINT_H
 #define QUIPU_INBOUND_FINGERPRINT_H

@@ -16,7 +16,7 @@
 
 struct input {
 	struct request *request;
-	json_t *body; /* NULL if there is none */
+	json_t *body; /* NULL if the request has no body */
 	struct field_error errors[INPUT_ERRORS_MAX];
 	size_t error_count;
 	/* the refusal of the whole request; its http_status is 0 if there is none */

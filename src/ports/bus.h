@@ -61,14 +61,14 @@ struct bus_delivery {
 	struct slice channel;
 	struct slice subject;
 	struct slice key;
-	struct slice id; /* empty if the message has none */
+	struct slice id; /* empty if the message has no id */
 	struct bus_header headers[BUS_HEADERS_MAX];
 	size_t header_count;
 	struct slice value;
 	int64_t time_us; /* wall time at which it was published; 0 if the engine does not say */
 
-	/* Where the engine keeps the message: "sms-outbound/2/1041" or "ENTITLEMENTS/1041". For
-	 * people. */
+	/* The position of the message in the engine, for people: "sms-outbound/2/1041" or
+	 * "ENTITLEMENTS/1041". */
 	struct slice position;
 
 	/* Recognises repeats of a message without an id. If the engine may assign the position of a

@@ -19,7 +19,7 @@
  *   DONE      resend (outbox)           PENDING    attempt_count 0, due at once
  *
  * In outboxes BUSY is called IN_FLIGHT and DONE is called PUBLISHED; in notifications they are
- * PROCESSING and SENT. Functions block and return what ports/store.h lists.
+ * PROCESSING and SENT. Functions block and return a status that ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_CLAIM_REPOSITORY_H
 #define QUIPU_PORTS_CLAIM_REPOSITORY_H
@@ -45,7 +45,7 @@ struct claim {
 	/* CLAIM_RETRY and CLAIM_DELAYED: how long from now, by the store's clock, until the row is
 	 * due again */
 	int64_t delay_us;
-	struct slice error; /* CLAIM_RETRY, CLAIM_DELAYED and CLAIM_FAILED */
+	struct slice error; /* for CLAIM_RETRY, CLAIM_DELAYED and CLAIM_FAILED */
 
 	/* set by end() and renew(); false if another worker has the claim by now, so nothing was
 	 * changed */

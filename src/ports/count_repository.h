@@ -1,7 +1,7 @@
 /*
- * Where counts are kept: the outbound port of the count service. All functions block, take a
- * session of the same store, and return what ports/store.h lists. Ids in arrays are unique and
- * sorted by bytes, which is also the order in which rows are locked.
+ * The repository of counts: the outbound port of the count service. All functions block, take a
+ * session of the same store, and return a status that ports/store.h lists. Ids in arrays are unique
+ * and sorted by bytes, which is also the order in which rows are locked.
  */
 #ifndef QUIPU_PORTS_COUNT_REPOSITORY_H
 #define QUIPU_PORTS_COUNT_REPOSITORY_H

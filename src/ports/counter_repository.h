@@ -2,7 +2,7 @@
  * Counters of unread messages, and the state of each counted message. A message counts while its
  * state is unread. If the event "message read" overtakes the event "new message", the message's
  * state is set to "read", and the later "new message" changes nothing. Functions block, take a
- * session of the same store, and return what ports/store.h lists.
+ * session of the same store, and return a status that ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_COUNTER_REPOSITORY_H
 #define QUIPU_PORTS_COUNTER_REPOSITORY_H
@@ -28,7 +28,7 @@ struct counter_row {
 	int64_t version; /* grows by 1 with every change */
 	int64_t updated_us;
 
-	int64_t delta; /* what add() adds to count */
+	int64_t delta; /* the number that add() adds to `count` */
 };
 
 struct counter_repository;

@@ -1,7 +1,7 @@
 /*
  * Dead letters: outbox events and notifications that failed too many times, and messages that could
  * not be read (poison). An operator looks at them and replays or discards them; each action is
- * recorded in operator_actions in the same transaction. Functions block and return what
+ * recorded in operator_actions in the same transaction. Functions block and return a status that
  * ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_DEAD_LETTER_REPOSITORY_H

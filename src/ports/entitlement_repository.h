@@ -1,8 +1,8 @@
 /*
  * What users are entitled to: one row for each user and stock keeping unit, the sources that it
  * comes from, and an audit line for each change. Functions block, take a session of the same store,
- * and return what ports/store.h lists. Arrays have no duplicates. Rows are sorted by the bytes of
- * user_id, then unit; sources by these, then kind and id.
+ * and return a status that ports/store.h lists. Arrays have no duplicates. Rows are sorted by the
+ * bytes of user_id, then unit; sources by these, then kind and id.
  *
  * A session that has locked a row may read and write its sources; they have no locks of their own.
  */
@@ -120,7 +120,7 @@ struct entitlement_facts {
 	bool line_is_active;
 	int64_t line_version;
 	int64_t line_us;
-	int64_t newest_version; /* from the newest line of all; 0 if there is none */
+	int64_t newest_version; /* the version of the newest line of all; 0 if there are no lines */
 	int64_t newest_step;
 };
 

@@ -1,8 +1,8 @@
 /*
  * Erases a person from the tables of one service. An eraser knows the places where its service
  * keeps something about a person, in the order in which they must be emptied: rows of a later place
- * may be needed to find those of an earlier one. Each service's repository has its own eraser, so
- * that a new table is added there and nowhere else.
+ * may be needed to find the rows of an earlier place. Each service's repository has its own eraser,
+ * so that a new table is added there and nowhere else.
  *
  * Rows that also belong to others stay, with a pseudonym instead of the person's id and without
  * text, so that nobody else's numbers change. Rows that only serve to recognise repeated messages
@@ -45,7 +45,7 @@ struct eraser_ops {
 /* The first member of each adapter's own eraser. */
 struct eraser {
 	const struct eraser_ops *ops;
-	const char *service;                   /* "dialogs" */
+	const char *service;                   /* e.g. "dialogs" */
 	const char *places[ERASER_PLACES_MAX]; /* "messages received", … */
 	size_t place_count;
 };

@@ -1,7 +1,7 @@
 /*
  * The events that a consumer has processed. Each event is recorded in the same transaction as its
- * effect, so that it has no second effect if it is delivered again. Functions block and return what
- * ports/store.h lists.
+ * effect, so that it has no second effect if it is delivered again. Functions block and return a
+ * status that ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_INBOX_REPOSITORY_H
 #define QUIPU_PORTS_INBOX_REPOSITORY_H

@@ -1,7 +1,7 @@
 /*
- * Where the limits of users are kept: the table rate_limit_store, which has one row per user with
- * both the configuration and the count. All functions block, take a session of the same store, and
- * return what ports/store.h lists. User ids in arrays are unique and sorted by bytes.
+ * The repository of users' limits: the table rate_limit_store, which has one row per user with both
+ * the configuration and the count. All functions block, take a session of the same store, and
+ * return a status that ports/store.h lists. User ids in arrays are unique and sorted by bytes.
  */
 #ifndef QUIPU_PORTS_LIMIT_REPOSITORY_H
 #define QUIPU_PORTS_LIMIT_REPOSITORY_H

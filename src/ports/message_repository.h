@@ -1,8 +1,8 @@
 /*
  * Messages between users: one row each, keyed by receiver, so that a cluster can distribute the
  * table by receiver. Further tables hold who talks with whom, and the last message of each
- * conversation. Functions block, take a session of the same store, and return what ports/store.h
- * lists.
+ * conversation. Functions block, take a session of the same store, and return a status that
+ * ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_MESSAGE_REPOSITORY_H
 #define QUIPU_PORTS_MESSAGE_REPOSITORY_H

@@ -1,6 +1,6 @@
 /*
  * Notifications: one for each event, waiting to be sent or kept after sending. Functions block and
- * return what ports/store.h lists.
+ * return a status that ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_NOTIFICATION_REPOSITORY_H
 #define QUIPU_PORTS_NOTIFICATION_REPOSITORY_H
@@ -11,7 +11,7 @@
 #include "ports/inbox_repository.h"
 
 struct notification {
-	struct slice id; /* UUID */
+	struct slice id; /* a UUID */
 	struct slice event_id;
 	struct slice event_type;
 	struct slice user_id;

@@ -1,7 +1,7 @@
 /*
  * A notifier sends notifications: as log lines, or as POST requests to a webhook. It has a number
  * of slots, each of which holds one notice in transit, so that a notice that hangs does not hold up
- * the others. Implemented by adapters/notifier/console and adapters/notifier/webhook.
+ * other notices. Implemented by adapters/notifier/console and adapters/notifier/webhook.
  *
  * One thread uses a notifier, except for wake().
  */
@@ -43,8 +43,8 @@ struct notifier_ops {
 	/* Returns how many notices can be sent now. Never blocks. */
 	size_t (*free_slots)(struct notifier *notifier);
 
-	/* Starts to send the notice in a free slot, and copies what it needs. Never blocks for
-	 * long. */
+	/* Starts to send the notice in a free slot, and copies the parts that it needs. Never
+	 * blocks for long. */
 	void (*send)(struct notifier *notifier, const struct notice *notice);
 
 	/*

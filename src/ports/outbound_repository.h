@@ -2,7 +2,7 @@
  * Messages of the gateway on their way to a provider. queued_messages has those that the gateway
  * has published and the sender has not taken yet. outbound_messages has one row for each message
  * that the sender has taken from the bus, by which it also recognises repeated events. Functions
- * block and return what ports/store.h lists.
+ * block and return a status that ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_OUTBOUND_REPOSITORY_H
 #define QUIPU_PORTS_OUTBOUND_REPOSITORY_H
@@ -18,13 +18,13 @@ struct outbound_message {
 	struct slice user_id;
 	struct slice trace;
 	int64_t created_us;   /* when the event was created */
-	struct slice payload; /* what is sent, as JSON; find() leaves it empty */
+	struct slice payload; /* the JSON that is sent; find() leaves it empty */
 
 	bool is_new; /* set by put(): the message was not known before */
 	bool exists; /* set by find() and know() */
 
 	/* Only find() sets these. */
-	struct slice status; /* QUEUED, PENDING, SENDING, SENT, FAILED, DISCARDED */
+	struct slice status; /* QUEUED, PENDING, SENDING, SENT, FAILED or DISCARDED */
 	struct slice error;
 	int32_t attempt_count;
 	int64_t taken_us; /* when the sender took it from the bus; 0 while it is QUEUED */

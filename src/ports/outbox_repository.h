@@ -1,7 +1,7 @@
 /*
  * Events that wait to be published. A service writes an event in the transaction of the change that
  * it describes; flow/relay publishes it afterwards, at least once. Every service that publishes has
- * a table of this shape. Functions block and return what ports/store.h lists.
+ * a table of this shape. Functions block and return a status that ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_OUTBOX_REPOSITORY_H
 #define QUIPU_PORTS_OUTBOX_REPOSITORY_H
@@ -10,8 +10,8 @@
 #include "ports/dead_letter_repository.h"
 
 struct outbox_event {
-	struct slice id;    /* UUID */
-	struct slice type;  /* "EntitlementGranted" */
+	struct slice id;    /* a UUID */
+	struct slice type;  /* e.g. "EntitlementGranted" */
 	struct slice key;   /* aggregate_key */
 	struct slice trace; /* traceparent of the request; may be empty */
 	struct slice payload;

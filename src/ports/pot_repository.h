@@ -1,6 +1,6 @@
 /*
- * Where pots and their coins are kept: the outbound port of the pot service. All functions block,
- * take a session of the same store, and return what ports/store.h lists.
+ * The repository of pots and their coins: the outbound port of the pot service. All functions
+ * block, take a session of the same store, and return a status that ports/store.h lists.
  *
  * The contents of a pot change only under its lock, which is a token in the table with an expiry:
  *

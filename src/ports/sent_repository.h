@@ -1,7 +1,8 @@
 /*
  * Messages without a row in outbound_messages that must not be sent again if they are redelivered
  * (sent_messages): they were sent by a version that had no such rows, or their user was erased. Ids
- * in arrays are unique and sorted by bytes. Functions block and return what ports/store.h lists.
+ * in arrays are unique and sorted by bytes. Functions block and return a status that ports/store.h
+ * lists.
  */
 #ifndef QUIPU_PORTS_SENT_REPOSITORY_H
 #define QUIPU_PORTS_SENT_REPOSITORY_H

@@ -54,7 +54,7 @@ enum session_kind { SESSION_WRITE, SESSION_READ };
 #define FINGERPRINT_SIZE 33
 #define FINGERPRINT_SIZE_1 32
 
-/* An Idempotency-Key and what is stored under it. */
+/* An Idempotency-Key, and the record stored under it. */
 struct idempotency_record {
 	struct slice scope; /* the route's template, and the caller if the route has one */
 	struct slice key;
@@ -74,7 +74,7 @@ struct idempotency_record {
 	 */
 	struct slice owner; /* empty if the record is not pending */
 	bool lease_is_over; /* set by idempotency_find */
-	struct slice note;  /* what the service needs in order to resume the work */
+	struct slice note;  /* data that the service needs to resume the work */
 	bool was_ours;      /* set by idempotency_claim, idempotency_finish, idempotency_forget and
 			       idempotency_release: the record was changed */
 
@@ -120,9 +120,9 @@ struct kept_answer {
 struct operator_record {
 	int64_t id; /* unique in its database */
 	int64_t at_us;
-	struct slice who;    /* the id of the API key; empty if none was checked */
+	struct slice who;    /* the id of the API key; empty if no key was checked */
 	struct slice action; /* "replay", "discard", "resend", "erase" */
-	struct slice target; /* "entitlement_outbox_events/7d44…" */
+	struct slice target; /* e.g. "entitlement_outbox_events/7d44…" */
 	struct slice detail;
 };
 

@@ -27,7 +27,7 @@ enum cell_kind { CELL_NULL, CELL_INTEGER, CELL_TEXT, CELL_BLOB };
 struct cell {
 	enum cell_kind kind;
 	int64_t integer;
-	struct slice bytes; /* of a text or blob */
+	struct slice bytes; /* the bytes of a text or blob */
 };
 
 enum table_step { TABLE_ROW, TABLE_END, TABLE_FAILED };

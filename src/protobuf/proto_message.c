@@ -1,8 +1,8 @@
 /*
- * The binary encoding, and what both encodings share. protobuf-c accepts any bytes as a string and
- * returns it as a C string that ends at the first NUL. So all strings are checked on the wire
- * before protobuf-c unpacks the message. Messages are allocated from an arena and never freed one
- * by one.
+ * The binary encoding, and the code that both encodings share. protobuf-c accepts any bytes as a
+ * string and returns it as a C string that ends at the first NUL. So all strings are checked on the
+ * wire before protobuf-c unpacks the message. Messages are allocated from an arena and never freed
+ * one by one.
  */
 #include "protobuf/proto_message.h"
 

@@ -20,7 +20,7 @@ enum proto_encoding { PROTO_JSON, PROTO_BINARY };
 struct proto_error {
 	bool is_argument;  /* the message can be decoded, but the field must not have this value */
 	const char *where; /* the field, e.g. "coins[0].kind"; "" for the message as a whole */
-	const char *why;   /* "must be a 32-bit integer" */
+	const char *why;   /* e.g. "must be a 32-bit integer" */
 };
 
 /* Aborts unless messages of this type, and all messages in them, are supported. */

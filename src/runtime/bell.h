@@ -1,7 +1,7 @@
 /*
  * A bell wakes one waiting thread. A thread that mostly sleeps waits for its bell; others ring it
- * when there is work or when that thread must end. A ring that comes while nobody waits is kept for
- * the next wait, so none is lost. Several rings before a wait count as one.
+ * when there is work or when that thread must end. A ring that comes while no thread waits is kept
+ * for the next wait, so no ring is lost. Several rings before a wait count as one.
  */
 #ifndef QUIPU_RUNTIME_BELL_H
 #define QUIPU_RUNTIME_BELL_H

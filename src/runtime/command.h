@@ -20,7 +20,7 @@
  * is the identity.
  */
 struct command_type {
-	const char *name; /* "count_command" */
+	const char *name; /* e.g. "count_command" */
 	/* true for a struct write (flow/write.h), false for a struct read (flow/reader.h) */
 	bool is_write;
 };
@@ -56,7 +56,7 @@ struct command {
 /* How many of a consumer's answers have been delivered and not yet taken by their loops. */
 struct receipts {
 	atomic_size_t missing;
-	struct bell taken; /* rung when none is missing */
+	struct bell taken; /* rung when no answer is missing any more */
 };
 
 /* Called by the loop when it has taken the answer. */

@@ -4,7 +4,7 @@
  * that the queue in front of the database never grows without limit and its length is visible.
  *
  * One key may fill at most three quarters of a lane, so that a popular or flooded key leaves room
- * for the others.
+ * for other keys.
  */
 #ifndef QUIPU_RUNTIME_LANE_H
 #define QUIPU_RUNTIME_LANE_H

@@ -2,8 +2,8 @@
  * Keeps open streams up to date. When this process commits a change, the intake publishes it to the
  * hub at once. Other processes announce their commits on the store, and through the cache if there
  * is one, without saying whose counter has changed. The feed, a thread of its own, then reads the
- * counters of all users who have a stream here. Because an announcement can get lost, it also reads
- * them every few seconds.
+ * counters of all users who have a stream in this process. Because an announcement can get lost, it
+ * also reads them every few seconds.
  */
 #ifndef QUIPU_SERVICES_COUNTERS_COUNTER_FEED_H
 #define QUIPU_SERVICES_COUNTERS_COUNTER_FEED_H

@@ -46,7 +46,7 @@ struct entry {
 	struct slice user_id;
 	bool is_list;
 	bool is_cached;
-	int64_t lease; /* the right to write the value into the cache; 0 if there is none */
+	int64_t lease; /* the right to write the value into the cache, or 0 without that right */
 	struct counter_row row;
 };
 
@@ -88,7 +88,7 @@ static struct entries make_entries(struct counters *counters, const struct read_
 
 /* ---- the cache --------------------------------------------------------------------------- */
 
-/* Fills the entries that the cache has, and gets leases for the others. */
+/* Fills the entries that the cache has, and gets leases for the other entries. */
 static void ask_cache(struct entries *entries)
 {
 	struct cache_session *cache = entries->counters->reader_cache;

@@ -60,8 +60,8 @@ struct counter_counting {
 	size_t row_count;
 };
 
-/* Applies the messages to the counters. The caller has begun a transaction. Blocks; returns what
- * the session returned. */
+/* Applies the messages to the counters. The caller has begun a transaction. Blocks; returns the
+ * session's status. */
 QP_MUST_CHECK enum status counter_count(const struct counters *counters, struct session *session,
 	struct counter_counting *counting);
 

@@ -33,7 +33,7 @@ static const struct verb verbs[] = {
 struct bulk_change {
 	struct count_step step;
 	const struct verb *verb;
-	struct slice key;    /* {NULL, 0} if it has none */
+	struct slice key;    /* {NULL, 0} if the change has no Idempotency-Key */
 	struct write *write; /* its command, if it is submitted separately */
 };
 

@@ -19,7 +19,7 @@ struct count_change {
 	enum count_verb verb;
 	int64_t amount; /* ADD: negative to decrease; CREATE and PUT: the value */
 
-	struct count_bounds bounds; /* CREATE and PUT */
+	struct count_bounds bounds; /* for CREATE and PUT */
 	bool sets_value;            /* PUT: which members to change */
 	bool sets_min;
 	bool sets_max;

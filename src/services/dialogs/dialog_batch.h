@@ -14,10 +14,10 @@ struct dialog_command {
 	struct slice user_id; /* the caller */
 	struct slice traceparent;
 
-	struct slice receiver_id; /* SEND */
+	struct slice receiver_id; /* for SEND, like `text` */
 	struct slice text;
 
-	struct slice sender_id; /* READ_UP_TO */
+	struct slice sender_id; /* for READ_UP_TO, like `up_to` */
 	struct slice up_to;
 
 	/* READ_ONE and READ_MANY. For READ_UP_TO, the batch sets them, in its arena. */

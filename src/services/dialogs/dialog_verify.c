@@ -4,7 +4,8 @@
 #include "admin/verify_claims.h"
 #include "admin/verify_idempotency.h"
 
-/* How many last messages are read at once. Their texts, which nobody needs here, may be long. */
+/* How many last messages are read at once; few, because their texts, which are not needed, may be
+ * long. */
 #define MESSAGES_AT_ONCE 64
 
 static struct slice id_of(struct verify_page *page, const struct conversation_row *row)
@@ -41,7 +42,8 @@ static enum status read_some(const struct dialogs *dialogs, struct session *sess
 	return status;
 }
 
-/* Sets `ids` to the last message of each conversation, or to nothing if it has none. */
+/* Sets `ids` to the id of the last message of each conversation, or to an empty slice if the
+ * conversation has no messages. */
 static enum status read_last(const struct dialogs *dialogs, struct session *session,
 	struct verify_page *page, const struct conversation_row *rows, size_t count,
 	struct slice *ids)

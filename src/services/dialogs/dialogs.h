@@ -25,7 +25,7 @@ struct dialogs {
 	const struct message_repository *repository;
 	const struct outbox_repository *outbox;
 	struct store *store;
-	struct lane_set *lanes; /* nothing here is owned */
+	struct lane_set *lanes; /* the struct owns none of its members */
 	const char *name_space; /* --masstransit-namespace */
 };
 

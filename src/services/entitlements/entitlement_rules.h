@@ -15,9 +15,9 @@
  *                  reason    ACTIVE, version + 1
  *
  * When the last active source ends, the entitlement becomes REVOKED with version + 1; when another
- * one ends, the change counts as step + 1. The source MIGRATED stands for an unknown purchase.
- * Therefore, while it is active, the revoke of a new purchase ends MIGRATED, and that purchase
- * counts as ended as well.
+ * active source ends, the change counts as step + 1. The source MIGRATED stands for an unknown
+ * purchase. Therefore, while it is active, the revoke of a new purchase ends MIGRATED, and that
+ * purchase counts as ended as well.
  */
 #ifndef QUIPU_SERVICES_ENTITLEMENTS_RULES_H
 #define QUIPU_SERVICES_ENTITLEMENTS_RULES_H

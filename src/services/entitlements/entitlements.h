@@ -32,7 +32,7 @@ struct entitlements {
 	const struct entitlement_repository *repository;
 	const struct outbox_repository *outbox;
 	struct store *store;
-	struct lane_set *lanes; /* nothing here is owned */
+	struct lane_set *lanes; /* the struct owns none of its members */
 };
 
 /* Returns the callbacks for its lanes. `entitlements` must outlive the lanes. */

@@ -23,7 +23,7 @@
 struct notifications {
 	const struct notification_repository *repository;
 	struct store *store;
-	struct lane_set *lanes; /* nothing here is owned */
+	struct lane_set *lanes; /* the struct owns none of its members */
 };
 
 /* Returns the callbacks for its lanes. `notifications` must outlive the lanes. */
@@ -42,7 +42,7 @@ void notifications_committed(void *notifications);
 /*
  * Applies the payload of a message that was put aside; the caller has begun a transaction. If the
  * payload still cannot be read, sets `is_read` to false and changes nothing. If the event was
- * applied meanwhile, it is not applied again. Blocks; returns what the session returned.
+ * applied meanwhile, it is not applied again. Blocks; returns the session's status.
  */
 QP_MUST_CHECK enum status notifications_take_again(void *notifications, struct session *session,
 	struct arena *arena, struct slice payload, bool *is_read);

@@ -43,7 +43,7 @@ struct gateway {
 	int64_t window_unit_us;        /* length of a timeWindow of 1 */
 	struct limit_default standard; /* for users without a configuration */
 	struct tally shadow_refusals;  /* commands admitted only because of shadow mode */
-	struct lane_set *lanes;        /* nothing here is owned */
+	struct lane_set *lanes;        /* the struct owns none of its members */
 };
 
 /* Returns the callbacks for its lanes. `gateway` must outlive the lanes. */

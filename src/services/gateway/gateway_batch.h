@@ -35,14 +35,14 @@ struct gateway_command {
 	enum gateway_verb verb;
 	struct user_id user;
 
-	int32_t rate_limit; /* CONFIGURE */
+	int32_t rate_limit; /* for CONFIGURE, like the next two members */
 	int32_t time_window;
 	bool shadow;
 
 	int32_t amount; /* TAKE: how much to spend; SEND: 1 */
 	int32_t slots;  /* SEND: how many slots it has reserved in its window, 0 or 1 */
 
-	struct slice message; /* SEND */
+	struct slice message; /* for SEND, like the next members */
 	struct slice traceparent;
 	char message_id[UUID_SIZE];
 	int64_t created_us;         /* when the event was created */

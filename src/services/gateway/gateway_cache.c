@@ -26,7 +26,7 @@ static int64_t wanted_by(const struct write_group *group)
 
 /* ---- filling ----------------------------------------------------------------------------- */
 
-/* Begins a new window in the row if the old one has ended. Returns whether the row has changed. */
+/* Begins a new window in the row if its window has ended. Returns whether the row has changed. */
 static bool refresh(const struct gateway *gateway, struct limit_row *row, int64_t now_us)
 {
 	int64_t start_us = row->last_refresh_us;

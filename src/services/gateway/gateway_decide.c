@@ -259,7 +259,7 @@ static enum status write_changes(const struct limit_repository *repository, stru
  * both. */
 struct row_work {
 	const struct write_group *group; /* NULL if no command of the batch is on this row */
-	const struct limit_settlement *settlements; /* of this user */
+	const struct limit_settlement *settlements; /* the settlements of this user */
 	size_t settlement_count;
 };
 
@@ -337,7 +337,8 @@ enum status gateway_batch_decide(
 	for (size_t i = 0; i < plan.count; i++) {
 		const struct row_work *work = &plan.work[i];
 
-		/* A busy row has no settlements: none are recorded while rows are skipped. */
+		/* A busy row has no settlements, because a transaction that may skip rows records
+		 * no effects. */
 		if (plan.rows[i].busy) {
 			write_group_busy(work->group);
 			continue;

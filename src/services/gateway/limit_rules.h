@@ -16,7 +16,7 @@
  */
 #define LIMIT_FUTURE_US (1 * 1000000LL)
 
-/* The limit of users without a configuration; rate_limit is 0 if there is none. */
+/* The limit of users without a configuration; rate_limit is 0 if there is no default. */
 struct limit_default {
 	int32_t rate_limit;
 	int32_t time_window;
@@ -38,10 +38,10 @@ int32_t limit_left(const struct limit_row *row);
 void limit_refresh(struct limit_row *row, int64_t now_us);
 
 /*
- * Brings the row up to date: begins a new window if the old one has ended. A window that begins in
- * the future begins now instead, and its used slots stay used. Therefore setting the clock back
- * frees no quota, and locks nobody out for longer than one window. Returns true if the row has
- * changed.
+ * Brings the row up to date: begins a new window if the row's window has ended. A window that
+ * begins in the future begins now instead, and its used slots stay used. Therefore setting the
+ * clock back frees no quota, and locks nobody out for longer than one window. Returns true if the
+ * row has changed.
  */
 bool limit_update(struct limit_row *row, int64_t now_us, int64_t unit_us);
 

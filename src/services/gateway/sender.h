@@ -21,7 +21,7 @@
 #define SENDER_ATTEMPTS_MAX 10
 
 struct sender {
-	struct store *store; /* nothing here is owned */
+	struct store *store; /* the struct owns none of its members */
 	const struct outbound_repository *repository;
 	const struct sent_repository *sent;
 	struct producer *dead_letters;

@@ -102,7 +102,8 @@ static struct answer run_command(
 	return pot_answer_coins(arena, command->encoding, &coins);
 }
 
-/* Runs the commands of the group one by one and sets `change` to what must be written. */
+/* Runs the commands of the group one by one and sets `change` to the changes that must be
+ * written. */
 static void run_group(const struct write_group *group, const struct pot_content *content,
 	struct dice *dice, struct pot_change *change)
 {

@@ -1,8 +1,8 @@
 /*
- * Runs a batch of commands on pots in one transaction: takes the locks of all pots that nobody else
- * has locked, runs the commands of each pot in order of arrival, writes the changes and releases
- * the locks. All commands on a pot share one lock. If another owner has locked a pot, the commands
- * on it become BUSY.
+ * Runs a batch of commands on pots in one transaction: takes the locks of all pots that are not
+ * locked, runs the commands of each pot in order of arrival, writes the changes and releases the
+ * locks. All commands on a pot share one lock. If another owner has locked a pot, the commands on
+ * it become BUSY.
  */
 #ifndef QUIPU_SERVICES_POTS_BATCH_H
 #define QUIPU_SERVICES_POTS_BATCH_H
@@ -25,12 +25,12 @@ enum pot_verb {
 struct pot_command {
 	struct write write;
 	enum pot_verb verb;
-	enum proto_encoding encoding; /* of the answer */
+	enum proto_encoding encoding; /* the encoding of the answer */
 	int32_t pot_id;
-	struct asked_coins coins; /* ADD, REMOVE */
-	int64_t count;            /* REMOVE_ANY */
-	struct slice name;        /* CREATE */
-	int32_t max_coins;        /* CREATE */
+	struct asked_coins coins; /* for ADD and REMOVE */
+	int64_t count;            /* for REMOVE_ANY */
+	struct slice name;        /* for CREATE */
+	int32_t max_coins;        /* for CREATE */
 };
 
 extern const struct command_type pot_command_type;
