@@ -1,6 +1,7 @@
 /*
- * The commands of the program. Some assemble a server from the settings (app/). The others need
- * only the settings and their own operands; most of these are clients of a running server (cli/).
+ * The commands of the program. Some assemble a server from the settings (app/). The other commands
+ * need only the settings and their own operands; most of these are clients of a running server
+ * (cli/).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -205,7 +206,7 @@ static const char *const json_flag[] = {OWN_SWITCH "json", NULL};
 
 struct command_entry {
 	const char *name;
-	/* One of the next two is set. run_app() is called only if app_check() accepts the
+	/* One of the next two members is set. run_app() is called only if app_check() accepts the
 	 * settings. */
 	int (*run_app)(struct app *app, const struct operands *operands);
 	int (*run)(const struct settings *settings, const struct operands *operands);

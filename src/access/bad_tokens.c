@@ -12,7 +12,7 @@ static uint64_t second_of(int64_t now_ns)
 	return (uint64_t)(now_ns / NS_PER_S) << 32;
 }
 
-/* Returns the count in `slot`, or 0 if it belongs to an earlier second. */
+/* Returns the count in `slot`, or 0 if `slot` belongs to an earlier second. */
 static uint64_t count_in(uint64_t slot, int64_t now_ns)
 {
 	uint64_t second = second_of(now_ns);

@@ -1,6 +1,6 @@
 /*
  * A reload reads and parses the files first and takes the write lock only to swap pointers. A check
- * holds the read lock while it uses keys, so that a reload can free the old ones at once. The cache
+ * holds the read lock while it uses keys, so that a reload can free the old keys at once. The cache
  * of known tokens is replaced together with the key that verified them.
  */
 #include "access/guard.h"
@@ -22,7 +22,7 @@ static const char *const refusal_names[REFUSALS] = {"nothing_shown", "key", "tok
 
 struct guard {
 	struct guard_config config;
-	/* guards the next four; held for reading while keys are in use */
+	/* guards the next four members; held for reading while keys are in use */
 	pthread_rwlock_t lock;
 	struct key_ring *keys;            /* NULL if no keys are checked */
 	struct token_checker *tokens;     /* NULL if no tokens are checked */
@@ -176,7 +176,7 @@ bool access_shows_token(const struct access_question *question)
 /* The state of one call of guard_check(). */
 struct check {
 	struct guard *guard;
-	struct arena *arena; /* for the caller */
+	struct arena *arena; /* memory for `caller` */
 	const struct access_question *question;
 	struct slice shown; /* the key or token, {NULL, 0} if there is none */
 	struct caller *caller;
@@ -215,8 +215,8 @@ static enum status check_key(struct check *check, enum access access)
 	return STATUS_OK;
 }
 
-/* Returns whether the signature was verified before this fault was found. Only verifying costs
- * time. */
+/* Returns whether the signature was verified before this fault was found. Only such tokens count as
+ * bad, because only verification is expensive. */
 static bool was_verified(enum token_fault fault)
 {
 	return fault != TOKEN_GOOD && fault != TOKEN_MALFORMED && fault != TOKEN_OTHER_ALGORITHM;

@@ -132,7 +132,7 @@ static bool is_signed_hs256(
 			    (const unsigned char *)text.data, text.len, mac, &len) &&
 		    len == SHA256_SIZE && CRYPTO_memcmp(mac, signature.data, SHA256_SIZE) == 0;
 
-	OPENSSL_cleanse(mac, sizeof(mac)); /* anyone who reads it could forge this token */
+	OPENSSL_cleanse(mac, sizeof(mac)); /* anyone who reads the MAC could forge this token */
 	return good;
 }
 

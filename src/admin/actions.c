@@ -156,7 +156,7 @@ static enum status look_up(struct read *read, struct session *session, struct ar
 	struct row_page page = {
 		.after_number = lookup->collection->before_us,
 		.after_minor = lookup->collection->before_id,
-		/* one extra record: if it is there, there is a next page */
+		/* one extra record shows whether there is a next page */
 		.limit = lookup->collection->limit + 1,
 	};
 	enum status status =

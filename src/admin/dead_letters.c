@@ -118,7 +118,7 @@ static enum status look_up_page(struct read *read, struct session *session, stru
 	struct dead_letter_page page = {
 		.kind = slice_of(lookup->kind->letter_kind),
 		.after = lookup->after,
-		/* one extra letter: if it is there, there is a next page */
+		/* one extra letter shows whether there is a next page */
 		.limit = lookup->limit + 1,
 	};
 	struct dead_letter *letters = arena_array(arena, struct dead_letter, page.limit);
@@ -308,7 +308,8 @@ static void get_kinds(void *context, struct request *request)
 
 /* ---- actions ----------------------------------------------------------------------------- */
 
-/* A replay or discard of one letter (the key is its id), or a resend of an outbox's events. */
+/* A replay or discard of one letter (whose id is the key of the command), or a resend of an
+ * outbox's events. */
 struct operator_action {
 	struct write write;
 	const struct dead_letter_kind *kind;

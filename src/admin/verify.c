@@ -26,7 +26,7 @@ void verify_add(struct verifiers *verifiers, const struct verifier *verifier)
 
 /* ---- differences ------------------------------------------------------------------------- */
 
-/* Writes a JSON member. Texts from a damaged table may be invalid UTF-8. */
+/* Writes a JSON member. Escapes invalid UTF-8, which a damaged table may contain. */
 static void write_string(struct verify_page *page, const char *name, struct slice text)
 {
 	struct buffer escaped = buffer_make(page->arena, text.len + 16);

@@ -166,7 +166,7 @@ static bool check_buses(const struct app *app, char *why)
 	return true;
 }
 
-/* Checks a channel that is either `plain` or a webhook. */
+/* Checks an option that names a channel: the channel must be `plain` or a webhook. */
 static bool check_channel(const char *option, const char *channel, const char *plain, char *why)
 {
 	const char *problem;

@@ -65,7 +65,7 @@ struct copy {
 	size_t component_count;
 	struct table_target *target;
 	struct arena arena; /* memory for one row */
-	int64_t rows;       /* the number of rows copied, over all tables */
+	int64_t rows;       /* the number of rows to copy, over all tables */
 	int64_t keys_left_out;
 	int64_t tables;
 	struct progress progress;
@@ -579,8 +579,7 @@ static bool move(struct copy *copy)
 	return true;
 }
 
-/* Reports a failure. If it leaves the folder marked, also reports what that means, and what to do.
- */
+/* Reports a failure. If the folder is left marked, also explains the mark and how to proceed. */
 static int report(const struct copy *copy)
 {
 	struct moved mark;

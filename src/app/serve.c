@@ -266,7 +266,8 @@ static void start_modules(struct app *app)
 		console_start(app->console);
 }
 
-/* Every connection needs a file descriptor, so allow as many as the system permits. */
+/* Raises the limit of open files as far as the system permits, because every connection needs a
+ * file descriptor. */
 static void raise_file_limit(void)
 {
 	struct rlimit limit;

@@ -149,7 +149,7 @@ static void narrow(char *text, size_t len)
 	}
 }
 
-/* Replaces all numbers in `text` that jansson cannot hold. A NUL ends the text. */
+/* Replaces all numbers in `text` that jansson cannot hold. `text` must end with a NUL. */
 static void narrow_all(char *text, size_t len)
 {
 	struct slice all = slice_make(text, len);

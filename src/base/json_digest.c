@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Doubles without a fraction are exact integers below this. */
+/* Below this value, doubles without a fraction are exact integers. */
 #define EXACT_MAX 9007199254740992.0
 
 static void add_letter(struct digest *digest, char letter)

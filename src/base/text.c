@@ -270,7 +270,7 @@ static bool read_zone(struct slice text, size_t at, int64_t *offset_s)
 	return hours >= 0 && hours < 24 && minutes >= 0 && minutes < 60;
 }
 
-/* 0000-01-01T00:00:00Z and 9999-12-31T23:59:59Z */
+/* the Unix times of 0000-01-01T00:00:00Z and 9999-12-31T23:59:59Z */
 #define FIRST_S -62167219200
 #define LAST_S 253402300799
 

@@ -25,13 +25,14 @@
 
 struct client {
 	CURL *easy;
-	char *origin;               /* http://user:password@host:port */
-	char *shown;                /* http://host:port */
-	struct curl_slist *headers; /* for every request, with the key if there is one */
+	char *origin; /* http://user:password@host:port */
+	char *shown;  /* http://host:port */
+	/* the headers of every request, with the API key if there is one */
+	struct curl_slist *headers;
 	const char *ca_file;
 	char detail[CURL_ERROR_SIZE]; /* libcurl's text for the last failure */
 
-	struct arena arena; /* for the current answer */
+	struct arena arena; /* memory for the current answer */
 	struct buffer body;
 };
 

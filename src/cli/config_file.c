@@ -9,7 +9,7 @@
 
 enum line_form { LINE_SETTING, LINE_EMPTY, LINE_WRONG };
 
-/* Cuts off a comment: it begins with a ; at the start of the line or after white space. */
+/* Cuts off a comment, which begins with a ; at the start of the line or after white space. */
 static struct slice without_comment(struct slice line)
 {
 	for (size_t i = 0; i < line.len; i++) {

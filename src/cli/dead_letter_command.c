@@ -36,7 +36,7 @@ struct call {
 	const char *const *words; /* the words after the verb */
 	size_t word_count;
 	struct client *client;
-	struct arena arena; /* for one request, or one list */
+	struct arena arena; /* memory for one request, or for one list */
 	bool json;          /* print JSON, one object per line */
 };
 

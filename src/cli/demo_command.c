@@ -42,7 +42,7 @@ struct demo {
 
 enum pause_end { PAUSE_OVER, PAUSE_STOPPED, PAUSE_SERVER_GONE };
 
-/* Waits until a signal arrives, but at most `ns` unless that is negative. */
+/* Waits for a signal for at most `ns`, or without a limit if `ns` is negative. */
 static enum pause_end wait_for_signal(const struct demo *demo, int64_t ns)
 {
 	const struct timespec time = {ns / NS_PER_S, ns % NS_PER_S};
@@ -302,7 +302,7 @@ static void block_signals(struct demo *demo)
 	sigprocmask(SIG_BLOCK, &demo->signals, NULL);
 }
 
-/* Returns -1 if the value is not a valid number of seconds. */
+/* Returns the value of --seconds, or -1 if it is not a valid number of seconds. */
 static int64_t read_seconds(const struct operands *operands)
 {
 	const char *text = operands_flag(operands, "seconds");

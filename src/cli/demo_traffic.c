@@ -16,7 +16,8 @@ static bool is_expected_refusal(int http_status)
 	return http_status == 409 || http_status == 429;
 }
 
-/* Returns true if the server answered as expected. The caller then releases `answer`. */
+/* Sends a POST. Returns true if the server answered as expected. The caller then releases
+ * `answer`. */
 static bool post(struct demo_traffic *traffic, struct client *client, const char *target,
 	const char *body, struct client_answer *answer)
 {

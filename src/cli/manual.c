@@ -21,7 +21,7 @@
 /* Which options the help of a command shows. */
 enum shown_options {
 	SHOW_NONE,
-	SHOW_SERVER, /* all that a server has */
+	SHOW_SERVER, /* all options of a server */
 	SHOW_COPY,
 	SHOW_DEMO,
 	SHOW_CLIENT /* the options of commands that need a running server */
@@ -32,7 +32,7 @@ enum shown_options {
 
 struct usage {
 	const char *command;
-	const char *verb;      /* "" for none */
+	const char *verb;      /* "" if there is no verb */
 	const char *arguments; /* the arguments after command and verb */
 	const char *help;
 	enum shown_options shown;
@@ -92,7 +92,7 @@ static const struct {
 /* Flags of every command that are not options: they choose what to do, not how to do it. */
 static const struct {
 	const char *name;
-	const char *value; /* "" for none */
+	const char *value; /* "" if the flag takes no value */
 	const char *help;
 } specials[] = {
 	{"config", "FILE", "read options from an INI file"},
@@ -182,7 +182,7 @@ static void help_options_of(FILE *out, enum shown_options shown)
 	}
 }
 
-/* Returns false if there is no such command. */
+/* Prints the help of one command. Returns false if there is no such command. */
 static bool write_command_help(FILE *out, const char *command)
 {
 	const struct usage *last = NULL;

@@ -24,7 +24,7 @@ static const char *const known_services[] = {
 
 struct verify {
 	struct client *client;
-	struct arena arena; /* for one request */
+	struct arena arena; /* memory for one request */
 	bool wants_repair;
 	bool json;
 	/* more than one service is checked, so each line begins with its name */

@@ -90,8 +90,8 @@ static bool read_time(struct arena *arena, const json_t *value, int64_t *time_us
 	return text_to_time_us(buffer_slice(&in_utc), time_us);
 }
 
-/* Returns whether the envelope is of the type `wanted`. An envelope that names no type counts as of
- * any type. */
+/* Returns whether the envelope is of the type `wanted`. An envelope that names no type matches
+ * every type. */
 static bool is_of_type(const json_t *envelope, const char *wanted)
 {
 	const json_t *types = member(envelope, "messageType");
@@ -119,7 +119,8 @@ static const json_t *first_of(const json_t *a, const json_t *b, const json_t *c)
 	return found && !json_is_null(found) ? found : c;
 }
 
-/* Returns NULL, or what is wrong with the message. `envelope` is NULL if there is none. */
+/* Returns NULL, or what is wrong with the message. `envelope` is NULL if the message has no
+ * envelope. */
 static const char *read_message(struct arena *arena, const json_t *envelope, const json_t *message,
 	struct message_event *event)
 {

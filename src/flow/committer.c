@@ -11,8 +11,8 @@
  *
  * Invariants:
  *   1. A write is answered exactly once, after the COMMIT that its answer depends on.
- *   2. A new write on a parked key is parked behind the earlier ones, so it overtakes none of them.
- *      Writes that are set aside stay in their order.
+ *   2. A new write on a parked key is parked behind the earlier writes, so it overtakes none of
+ * them. Writes that are set aside stay in their order.
  *   3. A write with an Idempotency-Key takes effect at most once, unless the outcome of its effect
  *      outside the store is unknown; then a retry carries the effect out again.
  *   4. Effects of a key begin in the order in which they were decided.
@@ -46,7 +46,7 @@ struct committer {
 	/* steady time at which the publisher may accept them even if no effect ends */
 	int64_t aside_ns;
 	int64_t aside_expires_ns;     /* not later than the earliest deadline of these writes */
-	struct command_list answered; /* to be delivered */
+	struct command_list answered; /* writes whose answers are to be delivered */
 	bool has_run;                 /* this step has run a transaction */
 	bool carried;                 /* the last transaction also recorded effects */
 	pthread_t thread;
@@ -373,8 +373,7 @@ static void run_list(
 	command_list_deliver(&committer->answered);
 }
 
-/* Parks new writes on keys that are already parked, so that they do not overtake the earlier
- * ones. */
+/* Parks new writes on keys that are already parked, so that they do not overtake earlier writes. */
 static void park_followers(struct committer *committer, struct command_list *list)
 {
 	struct command_list free_to_run = {0};
@@ -443,8 +442,8 @@ static void set_aside(struct committer *committer, struct command_list *list)
 	}
 }
 
-/* Answers the writes set aside whose deadlines have passed; after an abort, all of them. The others
- * keep their order. */
+/* Answers the writes set aside whose deadlines have passed; after an abort, all of them. The other
+ * writes keep their order. */
 static void drop_aside(struct committer *committer)
 {
 	struct command_list all = committer->aside;
@@ -480,7 +479,7 @@ static bool holds_writes(const struct committer *committer)
 	       effects_count(committer->effects) > 0;
 }
 
-/* Records the effects that have ended, unless the transaction of a next batch can record them. */
+/* Records the effects that have ended, unless the transaction of the next batch can record them. */
 static void settle_if_idle(struct committer *committer)
 {
 	if (!committer->has_run || lane_depth(committer->config.lane) == 0)

@@ -54,7 +54,7 @@ struct delivery {
 	/* the claims of one transaction: ended claims, then new claims; room for 2 * slots */
 	struct claim *claims;
 	struct notice_result *results;
-	struct arena arena; /* for one transaction */
+	struct arena arena; /* memory for one transaction */
 	/* steady time at which to claim again even if nothing wakes the thread */
 	int64_t look_again_ns;
 	int64_t counted_ns; /* when rows were last counted */
@@ -295,7 +295,7 @@ static bool exchange(struct delivery *delivery, size_t max)
 	if (max == 0)
 		return true;
 	if (count == max && !delivery->is_open)
-		atomic_store(&delivery->woken, true); /* there may be more */
+		atomic_store(&delivery->woken, true); /* there may be more rows */
 	delivery->look_again_ns =
 		now_ns() + (delivery->is_open ? PROBE_NS : delivery->config.poll_us * NS_PER_US);
 	return true;
@@ -384,7 +384,8 @@ static size_t wanted_rows(const struct delivery *delivery)
 	return is_due || atomic_load(&delivery->woken) ? slots_of(delivery) - busy : 0;
 }
 
-/* One round: record and claim, then wait for results. Pauses if the store does not answer. */
+/* Runs one round: records results and claims rows, then waits for results. Pauses if the store does
+ * not answer. */
 static void step(struct delivery *delivery)
 {
 	bool answers = exchange(delivery, wanted_rows(delivery));

@@ -15,7 +15,7 @@
 #define EFFECTS_ARENA_SIZE (64 * 1024)
 
 /* How many batches the publisher may hold at most: enough that a batch can be reserved while the
- * bus confirms others, and few enough that a bus that hangs leaves few slots reserved for
+ * bus confirms other batches, and few enough that a bus that hangs leaves few slots reserved for
  * nothing. */
 #define BATCHES_UNDER_WAY 4
 
@@ -31,7 +31,8 @@
 struct effects {
 	struct committer_config config;
 	struct publisher *publisher; /* NULL if the service has nothing to publish */
-	struct arena arena;          /* memory of the current attempt to record, or of perform() */
+	/* memory for the current attempt to record, or for perform() */
+	struct arena arena;
 	struct command_list added;
 	struct command_list ended;
 	struct write_batch settling;
@@ -120,7 +121,7 @@ void effects_add(struct effects *effects, struct write *write)
 	command_list_push(&effects->added, &write->command);
 }
 
-/* Moves the writes whose effects perform() has ended to `ended`, and the others to the
+/* Moves the writes whose effects perform() has ended to `ended`, and the other writes to the
  * publisher. */
 static void sort_out(struct effects *effects, const struct write_batch *batch)
 {

@@ -161,7 +161,7 @@ static bool take(struct intake *intake, size_t count)
 	return intake->consumer->ops->ack(intake->consumer, count) == STATUS_OK;
 }
 
-/* Waits until an empty transaction succeeds, or until the intake is stopped. */
+/* Waits until the store completes an empty transaction, or until the intake is stopped. */
 static void wait_for_store(struct intake *intake)
 {
 	struct session *session = intake->session;

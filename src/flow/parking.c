@@ -1,8 +1,8 @@
 /*
  * Parked commands wait per key in a small hash table that one committer owns, so it needs no lock.
  * When a key is due, all its commands leave together, which keeps their order. A command whose
- * deadline passes leaves by itself; the others stay in order. Few commands are ever parked, so the
- * next due time is found by walking through the table.
+ * deadline passes leaves by itself; the other commands stay in order. Few commands are ever parked,
+ * so the next due time is found by walking through the table.
  */
 #include "flow/parking.h"
 
@@ -20,7 +20,7 @@ struct parked_key {
 	int64_t due_ns;
 	int64_t expires_ns; /* the earliest deadline of its commands */
 	size_t key_len;
-	char key[]; /* a copy, because the first command may leave before the others */
+	char key[]; /* a copy, because the first command may leave before the other commands */
 };
 
 struct parking {
@@ -138,8 +138,8 @@ static void take_key(struct parking *parking, struct parked_key **link, struct c
 	free(parked);
 }
 
-/* Moves the commands of `parked` whose deadlines have passed to `out`; the others keep their
- * order. */
+/* Moves the commands of `parked` whose deadlines have passed to `out`; the other commands keep
+ * their order. */
 static void sort_out_expired(struct parked_key *parked, struct command_list *out, int64_t now_ns)
 {
 	struct command_list all = parked->commands;

@@ -3,7 +3,7 @@
  * published, and the writes that have ended. Rounds belong to the publisher's thread.
  *
  * Up to ROUNDS_MAX rounds may be under way. They begin in order but may end in any order: a round
- * that the bus has confirmed does not wait for one that it has not.
+ * that the bus has confirmed does not wait for a round that it has not confirmed.
  */
 #include "flow/publisher.h"
 
@@ -23,8 +23,8 @@ struct round {
 
 struct publisher {
 	struct publisher_config config;
-	struct round rounds[ROUNDS_MAX]; /* only on the publisher's thread */
-	size_t count; /* writes not taken back yet; only on the committer's thread */
+	struct round rounds[ROUNDS_MAX]; /* used only on the publisher's thread */
+	size_t count; /* writes not taken back yet; used only on the committer's thread */
 	pthread_t thread;
 	bool has_thread;
 

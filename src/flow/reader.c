@@ -49,7 +49,7 @@ struct reader *reader_new(const struct reader_config *config)
 	return reader;
 }
 
-/* Runs reads with their own look_up() one by one, then all others together. */
+/* Runs reads with their own look_up() one by one, then all other reads together. */
 static enum status try_once(struct reader *reader, struct read **reads, size_t count)
 {
 	struct session *session = reader->config.session;
@@ -97,14 +97,14 @@ static void look_up(struct reader *reader, struct read **reads, size_t count)
 
 /* ---- rounds ------------------------------------------------------------------------------- */
 
-/* What a round has taken so far. */
+/* How much a round has taken so far. */
 struct round {
 	size_t bytes;
 	/* which users have a large read: a set of 256 bits, indexed by the hash of the key */
 	uint64_t users[4];
 };
 
-/* Adds the command to the round, or returns false if it has to wait for the next. */
+/* Adds the command to the round, or returns false if it has to wait for the next round. */
 static bool round_takes(struct round *round, const struct command *command)
 {
 	size_t bits = command->hash >> 40 & 255;
@@ -128,7 +128,7 @@ static bool is_late(const struct command *command, int64_t now_ns)
 }
 
 /* Moves the commands of the next round to reader->reads, and returns how many there are. Answers
- * those whose clients no longer wait. */
+ * the commands whose clients no longer wait. */
 static size_t choose(struct reader *reader, struct command_list *answered)
 {
 	int64_t now_ns = clock_steady_ns(reader->config.clock);

@@ -35,7 +35,7 @@
 
 struct relay;
 
-/* One thread. It alone uses the members, except for the bell and `is_idle`. */
+/* One thread of a relay. No other thread uses the members, except for the bell and `is_idle`. */
 struct relay_worker {
 	struct relay *relay;
 	const struct relay_config *config; /* the config of the relay */
@@ -142,7 +142,7 @@ static void count_ends(struct relay_worker *worker, const struct claim *claims, 
 }
 
 /* In one transaction, ends the current batch, if there is one, and claims up to `max` rows for the
- * next. */
+ * next batch. */
 static enum status exchange(struct relay_worker *worker, size_t max, size_t *claimed)
 {
 	const struct claim_repository *claims = worker->config->outbox->claims;
@@ -163,7 +163,7 @@ static enum status exchange(struct relay_worker *worker, size_t max, size_t *cla
 	return status;
 }
 
-/* Makes the next batch the current one. */
+/* Makes the next batch the current batch. */
 static void advance(struct relay_worker *worker, size_t count, int64_t claimed_ns)
 {
 	struct claim *claims = worker->claims;
@@ -181,8 +181,9 @@ static void advance(struct relay_worker *worker, size_t count, int64_t claimed_n
 }
 
 /*
- * Ends the current batch and claims the next. Returns false if the store does not answer. The batch
- * is then kept until its lease is over, and dropped after that, because others may claim it.
+ * Ends the current batch and claims the next batch. Returns false if the store does not answer. The
+ * current batch is then kept until its lease is over, and dropped after that, because other relays
+ * may claim its rows.
  */
 static bool turn(struct relay_worker *worker)
 {
@@ -358,7 +359,7 @@ static void publish(struct relay_worker *worker)
 
 /* ---- the thread -------------------------------------------------------------------------- */
 
-/* Counts the outbox for the metrics, every few seconds. */
+/* Counts the rows of the outbox for the metrics, every few seconds. */
 static void look(struct relay_worker *worker)
 {
 	struct claim_stats stats;

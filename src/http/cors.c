@@ -1,6 +1,6 @@
 /*
  * If the operator lists origins, every answer has Vary: Origin, even if the request has no Origin.
- * Otherwise a cache could serve one page an answer that was rendered for another. With "*" all
+ * Otherwise a cache could serve one page an answer that was rendered for another page. With "*" all
  * answers are the same, and browsers send neither cookies nor client certificates along.
  */
 #include "http/cors.h"

@@ -40,7 +40,7 @@ static bool may_start(const struct connection *connection, const struct request 
 	if (!http1->first)
 		return true;
 	/* Checking the last request is enough: nothing starts behind a change or a large read, so
-	 * no earlier request can be one. */
+	 * no earlier request is a change or a large read. */
 	return request->safe && http1->last->safe && !http1->last->is_large &&
 	       http1->queued < PIPELINE_MAX && !worker_is_full(connection->worker);
 }

@@ -1,6 +1,6 @@
 /*
- * The life of an HTTP/2 connection: reading, letting others go first, defence against floods,
- * ending. In each round of a pump, the connection feeds some of its input to nghttp2, whose
+ * The life of an HTTP/2 connection: reading, letting other connections go first, defence against
+ * floods, ending. In each round of a pump, the connection feeds some of its input to nghttp2, whose
  * callbacks (http2_input.c) start requests, and then writes all frames that are ready
  * (http2_output.c). The input is fed in small pieces: nghttp2 always consumes a whole piece, and
  * one connection should not occupy the loop for long.
@@ -22,8 +22,8 @@
  * are over. */
 #define COST_UNSEEN 8
 
-/* A connection that is serving some requests while others wait for the client counts as served if
- * its requests hold no more memory than this. */
+/* A connection that is serving some requests while other requests wait for the client counts as
+ * served if its requests hold no more memory than this. */
 #define WAITING_LITTLE (64 * 1024)
 
 static int64_t now_ns(const struct http2 *http2)
@@ -364,7 +364,7 @@ static bool defers(struct connection *connection, struct request *request)
 static void stream_prepared(struct connection *connection, struct request *request)
 {
 	(void)connection;
-	(void)request; /* requests that follow do not wait for this one */
+	(void)request; /* later requests do not wait for this request */
 }
 
 static void stream_began(

@@ -1,5 +1,5 @@
 /*
- * nghttp2's callbacks for what the client sends. nghttp2 has already checked the frames, HPACK and
+ * nghttp2's callbacks for frames from the client. nghttp2 has already checked the frames, HPACK and
  * the rules for header fields (lower case, pseudo fields first, no Connection). This file applies
  * the same limits as parser.c, runs admission when the head is complete, and starts the request
  * when the body is complete.
@@ -18,7 +18,7 @@
  * nothing. */
 #define DATA_LEAST 16
 
-/* The costs and credits of http2_spend(). */
+/* costs and credits; see http2_spend() */
 #define COST_RESET 2
 #define CREDIT_ANSWER 8
 

@@ -65,7 +65,7 @@ static void collect(struct http2 *http2, const void *bytes, size_t len)
 
 /* ---- bodies and values ------------------------------------------------------------------- */
 
-/* Makes the event stream's next value the one to send. */
+/* Takes the event stream's next value as the value to send. */
 static void take_value(struct exchange *exchange)
 {
 	stream_event_drop(exchange->event);
@@ -121,7 +121,8 @@ static int on_data_frame(nghttp2_session *session, nghttp2_frame *frame, const u
 	if (exchange->stream)
 		exchange->since_ns = now_ns(http2);
 	else
-		/* moves it to the end of the list, behind exchanges that have waited longer */
+		/* moves the exchange to the end of the list, behind exchanges that have waited
+		 * longer */
 		http2_move(http2, exchange, EXCHANGE_SENDING);
 	return 0;
 }
@@ -274,7 +275,7 @@ void http2_send_heartbeat(struct http2 *http2, struct stream *stream)
 
 /* ---- writing ----------------------------------------------------------------------------- */
 
-/* Returns false if nghttp2 cannot continue. */
+/* Collects the frames that nghttp2 has to send. Returns false if nghttp2 cannot continue. */
 static bool collect_frames(struct http2 *http2)
 {
 	const uint8_t *frame;

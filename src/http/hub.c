@@ -26,8 +26,8 @@
 /* Whether a stream counts towards its user's limit. */
 enum counted {
 	COUNTED_NOT,    /* its caller is not a user, or it had to make room and is being closed */
-	COUNTED,        /* counts; in the entry's list */
-	COUNTED_BEFORE, /* had to make room; in the outlet's list of streams to be closed */
+	COUNTED,        /* counts, and is in the entry's list */
+	COUNTED_BEFORE, /* had to make room, and is in the outlet's list of streams to be closed */
 };
 
 struct subscriber {
@@ -37,7 +37,7 @@ struct subscriber {
 	struct subscriber *before;
 	struct subscriber *next;
 
-	enum counted counted; /* under the lock, like the next two */
+	enum counted counted; /* under the lock, like the next two members */
 	struct subscriber *older;
 	struct subscriber *newer;
 };
@@ -52,14 +52,14 @@ struct seniority {
 struct branch {
 	struct hub_entry *entry;
 	struct outlet *outlet;
-	/* the entry's next branch; under the lock, like the next four */
+	/* the entry's next branch; under the lock, like the next four members */
 	struct branch *next;
 	struct branch *before_changed; /* links the outlet's list of changed branches */
 	struct branch *next_changed;
 	bool is_changed;
 	size_t subscriber_count;
 
-	struct subscriber *subscribers; /* used by the loop only, like the next two */
+	struct subscriber *subscribers; /* used by the loop only, like the next two members */
 	struct branch *next_taken;
 	struct stream_event *taken; /* the value that the loop is offering to the subscribers */
 };
@@ -443,7 +443,7 @@ static void run_outlet(struct loop_task *task)
 
 /* ---- publishers, any thread -------------------------------------------------------------- */
 
-/* Adds the branch to its outlet's list of changed branches. Under the lock. */
+/* Adds the branch to its outlet's list of changed branches. Called under the lock. */
 static void note_changed(struct branch *branch)
 {
 	struct outlet *outlet = branch->outlet;

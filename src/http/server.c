@@ -7,7 +7,7 @@
  * Above --max-connections, the chosen worker closes the connection whose client has kept it waiting
  * longest. The new connection is refused only if no connection waits for its client. A socket is
  * counted in the `connection_count` of its worker from the moment it is handed over, so that
- * server_wait_idle() misses none.
+ * server_wait_idle() misses no socket.
  */
 #include "http/server.h"
 
@@ -40,9 +40,10 @@ struct server {
 
 	int listen_fd;
 	char address[128];
-	uv_poll_t acceptor;    /* belongs to the loop of the first worker, like the next two */
-	atomic_bool accepting; /* any thread may read it */
-	bool acceptor_paused;  /* true while file descriptors are used up */
+	/* belongs to the loop of the first worker, like the next two members */
+	uv_poll_t acceptor;
+	atomic_bool accepting;        /* any thread may read it */
+	bool acceptor_paused;         /* true while file descriptors are used up */
 	struct tally waiting_sockets; /* accepted sockets for which there is no room yet */
 	struct tally refused_connections;
 };
@@ -131,7 +132,7 @@ static struct http_worker *least_busy(struct server *server)
 	return best;
 }
 
-/* Writes in plain text, so this must not be called for clients that expect TLS. */
+/* Writes a refusal in plain text, so this must not be called for clients that expect TLS. */
 static void write_refusal(int fd)
 {
 	static const char body[] =
@@ -199,7 +200,7 @@ static void hand_out(struct server *server, int fd)
 		post_socket(worker, fd, 0);
 }
 
-/* Returns true if more connections may be waiting in the kernel. */
+/* Accepts up to ACCEPT_ROUND_MAX connections. Returns true if more may be waiting in the kernel. */
 static bool accept_round(struct server *server)
 {
 	for (int i = 0; i < ACCEPT_ROUND_MAX; i++) {

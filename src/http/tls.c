@@ -47,8 +47,8 @@ struct tls_context {
 	const char *certificate_file;
 	const char *key_file;
 	BIO_METHOD *pipe;     /* lets OpenSSL reach a session's input and output */
-	pthread_mutex_t lock; /* guards the next two */
-	SSL_CTX *current;     /* one reference is held here, and one in each session */
+	pthread_mutex_t lock; /* guards the next two members */
+	SSL_CTX *current;     /* this struct holds one reference, and each session holds another */
 	int64_t expires_s;
 	struct tally handshakes[HANDSHAKE_COUNT];
 };
@@ -203,7 +203,7 @@ static bool set_up(SSL_CTX *ctx)
 	       SSL_CTX_set_cipher_list(ctx, CIPHERS_1_2) == 1;
 }
 
-/* On failure returns NULL and writes the reason to `why`. */
+/* Creates an SSL_CTX from the files. On failure returns NULL and writes the reason to `why`. */
 static SSL_CTX *read_files(const struct tls_context *context, char *why)
 {
 	SSL_CTX *ctx;
@@ -443,7 +443,7 @@ static void note_failure(struct tls_session *session)
 		session->state = TLS_BROKEN;
 }
 
-/* Finds out why SSL_read_ex() returned no data. */
+/* Notes why SSL_read_ex() returned no data. */
 static void note_pause(struct tls_session *session, int result)
 {
 	switch (SSL_get_error(session->ssl, result)) {

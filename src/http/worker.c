@@ -109,7 +109,7 @@ void worker_rest(struct http_worker *worker, struct connection *connection)
 	loop_post(worker->loop, &worker->resume);
 }
 
-/* Runs after each round of tasks, and before the loop sleeps. */
+/* Pumps the dirty connections. Runs after each round of tasks, and before the loop sleeps. */
 static void pump_dirty(void *context)
 {
 	struct http_worker *worker = context;

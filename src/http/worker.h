@@ -114,7 +114,7 @@ bool worker_may_stream(const struct http_worker *worker);
 /* Returns the Date header for the current time. */
 struct slice worker_date(struct http_worker *worker);
 
-/* Adds a connection to this worker, or removes it from all lists of the worker. */
+/* Add a connection to this worker, and remove it from all lists of the worker. */
 void worker_add(struct http_worker *worker, struct connection *connection);
 void worker_remove(struct http_worker *worker, struct connection *connection);
 

@@ -23,7 +23,7 @@ struct asked {
 	const char *method;
 	const char *path;   /* the template of the route */
 	struct slice param; /* the parameter of the path, or empty */
-	json_t *body;       /* NULL if it is absent */
+	json_t *body;       /* NULL if the request has no body */
 };
 
 /* Sets the record's `fingerprint` to that of the request described by `asked`. `typed` stays empty,

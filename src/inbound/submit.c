@@ -3,8 +3,8 @@
 #include "base/hash.h"
 #include "http/router.h"
 
-/* An Idempotency-Key is valid for one method, route template and caller. With another of these, the
- * same text is a different key. */
+/* An Idempotency-Key is valid for one method, route template and caller. With another method, route
+ * or caller, the same text is a different key. */
 static struct slice key_scope(
 	struct request *request, const char *method, const char *path, struct slice user_id)
 {
@@ -29,7 +29,7 @@ void submit_write(struct input *input, struct lane_set *lanes, struct write *wri
 	submit_write_of(input, lanes, write, (struct slice){0});
 }
 
-/* Sets the write's Idempotency-Key to that of the request, if there is one. */
+/* Sets the write's Idempotency-Key to the key of the request, if the request has one. */
 static void set_key(struct input *input, struct write *write, struct slice user_id)
 {
 	struct request *request = input->request;

@@ -135,8 +135,8 @@ struct producer_ops {
 	 * under way, and may be as late as publish(): if the oldest messages hang, the later ones
 	 * hang with them.
 	 *
-	 * wake() makes a waiting collect() return early. If none is waiting, the next one does.
-	 * Thread-safe; never blocks.
+	 * wake() makes a waiting collect() return early. If no collect() is waiting, the next one
+	 * does. Thread-safe; never blocks.
 	 */
 	QP_MUST_CHECK enum status (*begin)(struct producer *producer, struct bus_message *messages,
 		size_t count, int64_t until_ns);
@@ -189,7 +189,7 @@ struct consumer_ops {
 	 */
 	void (*poison)(struct consumer *consumer, size_t index, const char *why);
 
-	/* Makes a waiting fetch return immediately. If none is waiting, the next one does.
+	/* Makes a waiting fetch return immediately. If no fetch is waiting, the next one does.
 	 * Thread-safe; never blocks. */
 	void (*wake)(struct consumer *consumer);
 	void (*close)(struct consumer *consumer);

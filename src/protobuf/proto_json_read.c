@@ -305,7 +305,7 @@ static bool take_date(const char **at, struct tm *parts)
 	return parts->tm_hour < 24 && parts->tm_min < 60 && parts->tm_sec < 60;
 }
 
-/* Parses RFC 3339. Refuses a day that the month does not have. */
+/* Parses a time of RFC 3339. Refuses a day that the month does not have. */
 static bool parse_time(const char *text, Google__Protobuf__Timestamp *time)
 {
 	struct tm parts = {0};

@@ -64,8 +64,8 @@ static int64_t clamp(int64_t number, int64_t least, int64_t most)
 }
 
 /*
- * Writes no fraction, or one of 3, 6 or 9 digits, as proto3 requires. A time that RFC 3339 cannot
- * express becomes the nearest one that it can.
+ * Writes a fraction of 0, 3, 6 or 9 digits, as proto3 requires. A time that RFC 3339 cannot express
+ * becomes the nearest time that it can express.
  */
 static void write_time(struct buffer *out, const Google__Protobuf__Timestamp *time)
 {

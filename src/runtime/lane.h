@@ -39,8 +39,8 @@ QP_MUST_CHECK enum status lane_submit(struct lane *lane, struct command *command
  */
 bool lane_take(struct lane *lane, struct command_list *out, size_t max, int64_t until_ns);
 
-/* Makes a waiting lane_take() return without commands. If none is waiting, the next one returns
- * instead of waiting. Thread-safe; never blocks. */
+/* Makes a waiting lane_take() return without commands. If no lane_take() is waiting, the next one
+ * returns instead of waiting. Thread-safe; never blocks. */
 void lane_wake(struct lane *lane);
 
 /* Refuses new commands from now on; those that wait can still be taken. Thread-safe. */

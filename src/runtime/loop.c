@@ -19,7 +19,7 @@
 /*
  * When processors are scarce, work that was already accepted goes first: the database on the same
  * machine, relays and intakes finish their batches before loops accept more. Threads that take from
- * lanes also run at this low priority: at a higher one they would preempt the loops at each
+ * lanes also run at this low priority: at a higher priority they would preempt the loops at each
  * request, and batches would be small.
  */
 #define LOOP_NICE 5

@@ -108,7 +108,7 @@ static struct counter_message *read_batch(struct counter_intake *intake,
 
 /* ---- counting ---------------------------------------------------------------------------- */
 
-/* What one transaction writes. */
+/* The changes that one transaction writes. */
 struct changes {
 	struct counter_message *changed;
 	size_t changed_count;

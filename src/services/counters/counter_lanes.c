@@ -1,4 +1,5 @@
-/* Connects the lanes of counters to lookups and repairs. Repairs are the only writes. */
+/* The callbacks through which the lanes of counters run lookups and repairs. Repairs are the only
+ * writes. */
 #include "services/counters/counter_lookup.h"
 #include "services/counters/counter_verify.h"
 

@@ -145,7 +145,7 @@ static void fill_cache(const struct entries *entries)
 		return;
 	FAILPOINT("counters.filling");
 	status = cache->ops->counter_fill(cache, filled, count);
-	(void)status; /* if this fails, the cache just does not have them */
+	(void)status; /* if this fails, the entries are just not cached */
 }
 
 /* ---- the store --------------------------------------------------------------------------- */

@@ -50,7 +50,7 @@ static struct slice location_of(struct arena *arena, struct slice item_id)
 	return buffer_slice(&path);
 }
 
-/* Returns the count as it is after the command. */
+/* Returns an answer with the count as it is after the command. */
 static struct answer answer_count(const struct count_command *command, int http_status,
 	const struct count_state *state, int64_t now_us)
 {
@@ -85,8 +85,8 @@ static void write_bound(struct buffer *members, const char *name, const struct c
 		buffer_format(members, ",\"%s\":null", name);
 }
 
-/* Adds the count's state if that is the reason for the refusal, so that the caller need not look it
- * up. */
+/* Adds the count's state if the state is the reason for the refusal, so that the caller need not
+ * look it up. */
 static void write_state(struct buffer *members, enum status status, const struct count_state *state)
 {
 	if (status != STATUS_COUNT_OUT_OF_BOUNDS && status != STATUS_COUNT_VALUE_CONFLICT)

@@ -90,7 +90,8 @@ static json_t *body_alone(const json_t *change)
 	return body;
 }
 
-/* Creates the command of a change that is submitted separately: the current one of `elements`. */
+/* Creates the command of a change that is submitted separately: the current element of
+ * `elements`. */
 static void create_alone(struct elements *elements, struct bulk_change *change)
 {
 	struct input *input = elements->input;

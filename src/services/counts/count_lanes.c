@@ -1,4 +1,4 @@
-/* Connects the lanes of the count service to its batches. */
+/* The callbacks through which the lanes of the count service run its batches. */
 #include "services/counts/count_batch.h"
 #include "services/counts/count_lookup.h"
 #include "services/counts/counts.h"

@@ -167,7 +167,7 @@ static enum status look_up_page(struct read *read, struct session *session, stru
 		.after = {listing->after},
 		.from = listing->prefix,
 		.until = text_prefix_end(arena, listing->prefix),
-		/* one extra row: if it is there, there is a next page */
+		/* one extra row shows whether there is a next page */
 		.limit = listing->limit + 1,
 	};
 	struct count_row *rows = arena_array(arena, struct count_row, page.limit);

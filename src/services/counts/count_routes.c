@@ -130,7 +130,7 @@ static void create(void *counts, struct request *request)
 	submit_change(counts, &input, item_id, change);
 }
 
-/* A null bound is removed, and an absent bound stays as it is. */
+/* Handles a PUT. A null bound is removed, and an absent bound stays as it is. */
 static void put(void *counts, struct request *request)
 {
 	struct count_change change = {.verb = COUNT_VERB_PUT};

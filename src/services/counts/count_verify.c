@@ -87,7 +87,8 @@ static void differ_in_answer(struct verify_page *page, const struct kept_answer 
 		(int)id.len, id.data);
 }
 
-/* Returns true if this can be the answer to a batch: a value or a problem for each change. */
+/* Returns whether the stored answer can be the answer to a batch: a value or a problem for each
+ * change. */
 static bool is_batch_answer(const struct kept_answer *key)
 {
 	char why[JSON_WHY_SIZE];
@@ -106,7 +107,7 @@ static bool is_batch_answer(const struct kept_answer *key)
 	return good;
 }
 
-/* Returns true if this can be the answer to a change. */
+/* Returns whether the stored answer can be the answer to a change. */
 static bool is_change_answer(struct arena *arena, const struct kept_answer *key)
 {
 	static const char batch[] = "POST /api/v1/counts/batch";

@@ -36,7 +36,7 @@ struct dialog_command *dialog_command_of(struct write *write)
 
 /* ---- changes ----------------------------------------------------------------------------- */
 
-/* What one transaction writes. */
+/* The changes that one transaction writes. */
 struct changes {
 	const struct dialogs *dialogs;
 	struct arena *arena;
@@ -120,7 +120,7 @@ static struct unread_query query_up_to(const struct dialog_command *command, siz
 		.receiver_id = command->user_id,
 		.sender_id = command->sender_id,
 		.up_to = command->up_to,
-		.limit = limit + 1, /* one extra message: if it is there, more are unread */
+		.limit = limit + 1, /* one extra message shows whether more are unread */
 	};
 }
 

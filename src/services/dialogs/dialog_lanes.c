@@ -1,4 +1,4 @@
-/* Connects the lanes of dialogs to their batches. */
+/* The callbacks through which the lanes of dialogs run their batches. */
 #include "services/dialogs/dialog_batch.h"
 #include "services/dialogs/dialog_lists.h"
 

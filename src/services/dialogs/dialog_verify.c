@@ -67,7 +67,7 @@ static struct slice span_of(struct slice id)
 		id.data, id.len < CONVERSATION_SPAN_BYTES ? id.len : CONVERSATION_SPAN_BYTES);
 }
 
-/* `before` was read before the last message, `after` after it. */
+/* Checks a conversation. `before` was read before its last message, and `after` after it. */
 static void check_row(struct verify_page *page, const struct conversation_row *before,
 	struct slice last_id, const struct conversation_row *after)
 {
@@ -75,7 +75,7 @@ static void check_row(struct verify_page *page, const struct conversation_row *b
 	bool is_ahead = slice_compare(before->last_span, span_of(last_id)) > 0;
 
 	if (after->last_span.len == 0)
-		return; /* erased in the meantime */
+		return; /* the conversation was erased in the meantime */
 	if (last_id.len == 0)
 		verify_differ(page, id, "no-message",
 			"%.*s: there is a conversation, but no message", (int)id.len, id.data);

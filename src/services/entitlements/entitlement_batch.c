@@ -111,7 +111,8 @@ static void sort_sources(struct fold *fold)
 	fold->source_count = kept;
 }
 
-/* Collects in `sources` the sources that the commands name. It has room for two per command. */
+/* Collects in `sources` the sources that the commands name. `sources` has room for two sources per
+ * command. */
 static void name_sources(struct fold *fold, struct entitlement_source *sources)
 {
 	fold->sources = sources;
@@ -137,7 +138,7 @@ static struct entitlement_source *source_of(
 
 /* ---- changes ----------------------------------------------------------------------------- */
 
-/* What one transaction writes. */
+/* The changes that one transaction writes. */
 struct changes {
 	struct arena *arena;
 	int64_t now_us;
@@ -318,7 +319,7 @@ static enum status lock_rows(const struct entitlement_repository *repository,
 	return status;
 }
 
-/* Collects the sources of all folds whose row exists or, if `exists` is false, of all others.
+/* Collects the sources of all folds whose row exists or, if `exists` is false, of all other folds.
  * Returns the end of `sources`. */
 static struct entitlement_source *name_all(
 	struct folds folds, bool exists, struct entitlement_source *sources)
@@ -334,8 +335,8 @@ static struct entitlement_source *name_all(
 	return sources;
 }
 
-/* Looks up the sources of the rows that exist. `sources` has room for two per command; those of
- * existing rows come first. */
+/* Looks up the sources of the rows that exist. `sources` has room for two sources per command; the
+ * sources of existing rows come first. */
 static enum status find_sources(const struct entitlement_repository *repository,
 	struct session *session, struct arena *arena, struct folds folds,
 	struct entitlement_source *sources)

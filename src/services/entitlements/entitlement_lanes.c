@@ -1,4 +1,4 @@
-/* Connects the lanes of entitlements to their batches. */
+/* The callbacks through which the lanes of entitlements run their batches. */
 #include "services/entitlements/entitlement_batch.h"
 #include "services/entitlements/entitlement_lookup.h"
 

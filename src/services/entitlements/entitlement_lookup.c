@@ -67,7 +67,7 @@ static enum status look_up_pages(const struct entitlement_repository *repository
 		queries[i].status = lookups[i]->status;
 		queries[i].after = lookups[i]->after;
 		queries[i].limit =
-			/* one extra row: if it is there, there is a next page */
+			/* one extra row shows whether there is a next page */
 			lookups[i]->limit + 1;
 	}
 	status = repository->ops->list(repository, session, arena, queries, count);
@@ -174,7 +174,7 @@ static enum status look_up_audit(struct read *read, struct session *session, str
 	enum status status;
 
 	command_assert_type(&read->command, &audit_lookup_type);
-	/* one extra line: if it is there, there is a next page */
+	/* one extra line shows whether there is a next page */
 	asked.page.limit = limit + 1;
 	asked.page.lines = arena_array(arena, struct entitlement_audit, limit + 1);
 	status = repository->ops->read_audit(repository, session, arena, &asked.page);

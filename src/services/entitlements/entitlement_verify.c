@@ -17,13 +17,14 @@ static struct slice id_of(struct verify_page *page, struct slice user_id, struct
 	return entitlement_aggregate_key(page->arena, user_id, unit);
 }
 
-/* Returns whether the status fits the version: odd versions are ACTIVE, even ones REVOKED. */
+/* Returns whether the status fits the version: odd versions are ACTIVE, even versions are
+ * REVOKED. */
 static bool is_turn(bool is_active, int64_t version)
 {
 	return is_active == (version % 2 != 0);
 }
 
-/* Returns whether something from this time must still exist if it is kept for `kept_us`. */
+/* Returns whether a line or event from this time must still exist if it is kept for `kept_us`. */
 static bool is_kept(const struct verify_page *page, int64_t time_us, int64_t kept_us)
 {
 	return time_us > page->rows.now_us - kept_us + VERIFY_SKEW_US;
@@ -157,7 +158,7 @@ static bool event_agrees(struct verify_page *page, const struct audit_facts *fac
 }
 
 /* Returns whether the line can have this version: a line that changes the status must fit its
- * version, and all others are written while the entitlement is ACTIVE. */
+ * version, and all other lines are written while the entitlement is ACTIVE. */
 static bool action_fits(const struct entitlement_audit *line)
 {
 	return line->step == 0 ? is_turn(line->is_active, line->version) : line->version % 2 != 0;

@@ -77,7 +77,7 @@ static enum status bury(const struct notifications *notifications, struct sessio
 
 /* ---- events ------------------------------------------------------------------------------ */
 
-/* Stores a notification for each new event and counts the repeated ones. */
+/* Stores a notification for each new event and counts the repeated events. */
 static enum status put_new(const struct notifications *notifications, struct session *session,
 	const struct intake_batch *batch, const struct entitlement_event *events,
 	const bool *is_new, size_t *repeated)

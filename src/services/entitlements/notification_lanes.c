@@ -1,6 +1,6 @@
 /*
- * Connects the lanes of notifications. They carry only lookups and operators' actions. Each of
- * these commands has its own look_up() or decide(), so the service needs none.
+ * The callbacks of the lanes of notifications. The lanes carry only lookups and operators' actions.
+ * Each of these commands has its own look_up() or decide(), so the service itself has neither.
  */
 #include "services/entitlements/notifications.h"
 

@@ -170,7 +170,7 @@ static struct slice state_of(const struct outbound_message *message)
 	return slice_is(message->status, "PENDING") ? slice_of("QUEUED") : message->status;
 }
 
-/* Returns the number of attempts. The row counts only the failed ones. */
+/* Returns the number of attempts. The row counts only failed attempts. */
 static int64_t attempts_of(const struct outbound_message *message)
 {
 	return message->attempt_count + (message->sent_us != 0);

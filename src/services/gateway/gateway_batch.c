@@ -83,12 +83,14 @@ static void drop_cached(struct gateway_lane *lane, const struct slice *user_ids,
 
 	if (!lane->cache || count == 0)
 		return;
-	/* If the cache is away, it deletes them before it is used again; see ports/cache.h. */
+	/* If the cache is away, it deletes the copies before it is used again; see
+	 * ports/cache.h. */
 	ignored = lane->cache->ops->limit_drop(lane->cache, user_ids, count);
 	(void)ignored;
 }
 
-/* Skips sends, which gateway_publish.c handles. */
+/* Deletes the cached copies of changed configurations. Skips sends, which gateway_publish.c
+ * handles. */
 void gateway_batch_perform(struct gateway_lane *lane, const struct write_batch *batch)
 {
 	struct slice *configured = arena_array(batch->arena, struct slice, batch->count);

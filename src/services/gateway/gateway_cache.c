@@ -111,7 +111,7 @@ static void recheck(struct gateway_lane *lane, struct session *session, struct a
 	if (changed_count == 0)
 		return;
 	ignored = lane->cache->ops->limit_drop(lane->cache, changed, changed_count);
-	(void)ignored; /* if the cache is away, it deletes them before it is used again */
+	(void)ignored; /* if the cache is away, it deletes the copies before it is used again */
 }
 
 static struct cached_limit copy_of(const struct limit_row *row, int64_t now_us, int64_t unit_us)
@@ -230,8 +230,8 @@ static void apply(struct gateway_lane *lane, const struct write_group *group,
 		gateway_cache_note_stale(lane, group->key);
 }
 
-/* Deletes the stale copies. Returns false if the cache is away; it then deletes them before it is
- * used again. */
+/* Deletes the stale copies. Returns false if the cache is away; the cache then deletes them before
+ * it is used again. */
 static bool drop_stale(struct gateway_lane *lane)
 {
 	enum status status = STATUS_OK;
@@ -248,7 +248,7 @@ void gateway_cache_note_stale(struct gateway_lane *lane, struct slice user_id)
 	bool ignored;
 
 	if (lane->stale_count == GATEWAY_STALE_MAX) {
-		ignored = drop_stale(lane); /* if the cache is away, it deletes them later */
+		ignored = drop_stale(lane); /* if the cache is away, it deletes the copies later */
 		(void)ignored;
 	}
 	lane->stale[lane->stale_count++] = arena_copy(&lane->stale_arena, user_id);
@@ -279,5 +279,5 @@ void gateway_cache_refuse(
 		return;
 	for (size_t i = 0; i < asked; i++)
 		apply(lane, &groups[i], &limits[i]);
-	drop_stale(lane); /* now, because others could read the copies before the next batch */
+	drop_stale(lane); /* now, because other lanes could read the copies before the next batch */
 }

@@ -125,7 +125,7 @@ static bool still_has_its_slot(
 		       &deciding->row, deciding->now_us, deciding->lane->gateway->window_unit_us);
 }
 
-/* Returns true if the user has a row. If not, and there is a default limit, creates one first. */
+/* Returns true if the user has a row. If not, and there is a default limit, creates a row first. */
 static bool has_row(struct deciding *deciding)
 {
 	const struct gateway *gateway = deciding->lane->gateway;

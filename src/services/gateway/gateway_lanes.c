@@ -1,6 +1,7 @@
 /*
- * Connects the lanes of the gateway to its batches. Each write lane has its own producer and cache
- * session, because both block and belong to one thread: the publisher's and the committer's.
+ * The callbacks through which the lanes of the gateway run its batches. Each write lane has its own
+ * producer and cache session, because both block and belong to one thread: the publisher's and the
+ * committer's.
  */
 #include <stdlib.h>
 

@@ -197,7 +197,7 @@ static enum status look_up_list(struct read *read, struct session *session, stru
 	struct gateway_list *list = (struct gateway_list *)read;
 	const struct gateway *gateway = list->gateway;
 	struct arena *kept = read->command.arena;
-	/* One extra row: if it is there, there is a next page. */
+	/* One extra row shows whether there is a next page. */
 	struct row_page page = {.after = {list->after}, .limit = list->limit + 1};
 	struct limit_row *rows = arena_array(arena, struct limit_row, page.limit);
 	enum status status;

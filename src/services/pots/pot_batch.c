@@ -161,7 +161,7 @@ static enum status change_pots(const struct pots *pots, struct session *session,
 
 /* ---- new pots ---------------------------------------------------------------------------- */
 
-/* If the name was free, the first command of the group gets it. All others are refused. */
+/* If the name was free, the first command of the group gets it. All other commands are refused. */
 static void answer_created(const struct write_group *group, const struct pot_row *pot)
 {
 	for (size_t i = 0; i < group->count; i++) {

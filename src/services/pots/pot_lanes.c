@@ -1,4 +1,4 @@
-/* Connects the lanes of the pot service to its batches. */
+/* The callbacks through which the lanes of the pot service run its batches. */
 #include "base/clock.h"
 #include "services/pots/pot_batch.h"
 
