@@ -5,10 +5,10 @@
  *   billing   9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08  external
  *   ops       60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752  admin
  *
- * Scopes are separated by commas. In the order external, internal, admin, each scope includes those
- * before it. With a role ("internal:counts") a scope covers only the routes of that role. An id may
- * have two lines, so that a secret can be replaced while the old one still works. Clients send
- * qk_<id>_<secret>.
+ * Scopes are separated by commas. In the order external, internal, admin, each scope includes the
+ * scopes before it. With a role ("internal:counts") a scope covers only the routes of that role. An
+ * id may have two lines, so that a secret can be replaced while the old secret still works. Clients
+ * send qk_<id>_<secret>.
  *
  * A key ring never changes after it has been read, so any thread may look up keys in it.
  */
@@ -32,7 +32,7 @@ QP_MUST_CHECK struct key_ring *key_ring_read(const char *file, char *why);
 void key_ring_free(struct key_ring *ring);
 size_t key_ring_count(const struct key_ring *ring);
 
-/* Returns whether both have the same keys with the same scopes, in the same order. */
+/* Returns whether both rings have the same keys with the same scopes, in the same order. */
 bool key_ring_is_same(const struct key_ring *a, const struct key_ring *b);
 
 #define KEY_LINE_SIZE 512

@@ -17,7 +17,7 @@
 
 struct guard_config {
 	const char *keys_file;      /* "" to check no API keys */
-	struct token_config tokens; /* a key_file of "" to check no tokens */
+	struct token_config tokens; /* its key_file is "" to check no tokens */
 };
 
 struct guard;
@@ -45,8 +45,9 @@ struct access_question {
 	const char *role;           /* the role of the route, or NULL */
 	struct slice user;          /* the user in the path, for ACCESS_OWNER */
 	struct slice authorization; /* the Authorization header, or {NULL, 0} if absent */
-	struct slice query_token;   /* {NULL, 0} if absent, or if the route does not accept it */
-	uint64_t address;           /* a hash of the client's network address */
+	/* the token in the query; {NULL, 0} if absent, or if the route does not accept it */
+	struct slice query_token;
+	uint64_t address; /* a hash of the client's network address */
 };
 
 /* Returns whether the request sent a token, valid or not, to a route that accepts users. */

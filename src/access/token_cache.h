@@ -8,7 +8,7 @@
  * set drops its least recently used token, which is verified again if it comes back. Entries are
  * valid for one key only: a new key requires a new cache.
  *
- * Any thread may find and put.
+ * token_cache_find() and token_cache_put() are thread-safe.
  */
 #ifndef QUIPU_ACCESS_TOKEN_CACHE_H
 #define QUIPU_ACCESS_TOKEN_CACHE_H

@@ -1,7 +1,7 @@
 /*
  * Verifies users' tokens: JWT (RFC 7519), signed as JWS compact (RFC 7515). The configuration fixes
- * the algorithm, and a token that names another is refused, whatever its signature; "none" is not
- * supported. exp is required.
+ * the algorithm, and a token that names another algorithm is refused, whatever its signature;
+ * "none" is not supported. exp is required.
  *
  * A checker never changes after it was created, so any thread may use it.
  */
@@ -20,8 +20,8 @@ struct token_config {
 	const char *key_file;  /* a public key in PEM; for HS256 the secret itself, without the line
 				* breaks at its end */
 	const char *algorithm; /* "HS256", "RS256" or "ES256" */
-	const char *issuer;    /* "" accepts any */
-	const char *audience;  /* "" accepts any */
+	const char *issuer;    /* "" accepts any issuer */
+	const char *audience;  /* "" accepts any audience */
 	int64_t leeway_us;     /* how much the clocks of issuer and server may differ */
 };
 

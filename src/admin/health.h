@@ -18,7 +18,7 @@
 struct dependency {
 	const char *name;
 	const char *engine;
-	bool (*is_up)(void *thing); /* any thread; must not block */
+	bool (*is_up)(void *thing); /* called on any thread; must not block */
 	void *thing;
 	bool is_optional; /* the process is ready without it */
 };
@@ -28,7 +28,7 @@ struct health {
 	size_t store_count;
 	struct dependency dependencies[HEALTH_DEPENDENCIES_MAX];
 	size_t dependency_count;
-	atomic_bool draining; /* /readyz answers 503 from now on; any thread */
+	atomic_bool draining; /* while true, /readyz answers 503; any thread may set it */
 };
 
 /* Adds a store, also as a dependency. Called at start only. */

@@ -23,13 +23,13 @@
 #define VERIFY_SKEW_US (5 * 60 * 1000000LL)
 
 struct verify_page {
-	struct arena *arena;  /* for the page; reset before the next attempt */
+	struct arena *arena;  /* memory for the page; reset before the next attempt */
 	struct row_page rows; /* which rows to read */
 
 	/* Set by verify_finish() and verify_differ(). */
 	size_t checked;            /* how many rows were read */
 	struct buffer position;    /* the key of the last row; empty if there are no more rows */
-	struct buffer differences; /* JSON objects */
+	struct buffer differences; /* as JSON objects */
 };
 
 struct verify_part {

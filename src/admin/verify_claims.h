@@ -12,8 +12,9 @@
 struct verify_claims {
 	const char *busy;
 	const char *done;
-	const char *done_at; /* name of the column */
-	/* 0 for no limit: an outbox has none, because it retries for as long as an outage lasts */
+	const char *done_at; /* the column with the time at which a row was done */
+	/* 0 for no limit: an outbox has no limit, because it retries for as long as an outage
+	 * lasts */
 	int32_t attempts_max;
 };
 

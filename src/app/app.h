@@ -69,7 +69,7 @@ struct app {
 	struct health health;
 	const char *store_urls[HEALTH_STORES_MAX]; /* the URL of each store in health.stores */
 	struct metrics metrics;
-	int64_t started_us; /* wall time */
+	int64_t started_us; /* wall time of the start */
 	struct router *router;
 	const char *documents[APP_DOCUMENTS_MAX]; /* OpenAPI, one per service */
 	size_t document_count;
@@ -287,8 +287,8 @@ extern const struct module unread_module;
  * only. */
 extern const struct bus_channel unread_channel;
 
-/* Returns the next module whose roles the process plays, or NULL. `before` is NULL for the
- * first. */
+/* Returns the next module whose roles the process plays, or NULL. `before` is NULL in the first
+ * call. */
 const struct module *module_next(const struct app *app, const struct module *before);
 
 #endif

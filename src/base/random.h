@@ -17,7 +17,7 @@ struct dice {
 	uint64_t state;
 };
 
-/* Seeds from the kernel. */
+/* Seeds the dice from the kernel. */
 void dice_init(struct dice *dice);
 
 /* Returns the next 64 bits. */

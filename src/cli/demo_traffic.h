@@ -13,8 +13,8 @@ struct demo_traffic {
 	int round;
 	int pot_id;
 	char message_id[64]; /* the id of the last message from alice to bob; "" before the first */
-	int answered;        /* with 2xx */
-	int refused;         /* with 409 or 429, by limits and bounds */
+	int answered;        /* how many requests were answered with 2xx */
+	int refused;         /* how many were refused with 409 or 429, by limits and bounds */
 	char why[CLIENT_WHY_SIZE];
 };
 

@@ -6,9 +6,9 @@
 
 struct flags {
 	struct settings *settings;      /* receives print_config and check_config */
-	struct operands *operands;      /* NULL if the command takes none */
-	const char *file;               /* --config */
-	const char *given[OPTIONS_MAX]; /* by option; NULL if it was not given */
+	struct operands *operands;      /* NULL if the command takes no operands */
+	const char *file;               /* the value of --config */
+	const char *given[OPTIONS_MAX]; /* the text given for each option, or NULL */
 };
 
 /* Fills `flags` and its operands from `count` arguments. On failure returns false and writes the

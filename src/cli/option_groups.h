@@ -14,8 +14,8 @@ const char *option_group_title(size_t group);
  * lists its name or, if none does, the second to last. */
 bool option_is_in_group(const char *name, size_t group);
 
-/* Returns true if the option is among `names`, which spaces separate. A name that ends with -
- * stands for all that begin with it. */
+/* Returns true if the option is among `names`, which are separated by spaces. A name that ends with
+ * - stands for all names that begin with it. */
 bool option_is_listed(const char *name, const char *names);
 
 #endif

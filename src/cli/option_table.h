@@ -15,7 +15,7 @@ struct option {
 	const char *name;
 	enum option_type type;
 	size_t offset;        /* the offset of its member in struct settings */
-	const char *standard; /* the default, "" for none */
+	const char *standard; /* the default; "" if there is no default */
 	int64_t least;        /* for numbers and durations (us) */
 	int64_t most;
 	const char *value_name; /* the placeholder in the help */

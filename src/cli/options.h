@@ -131,7 +131,7 @@ void options_print_changed(FILE *out);
 void options_help(FILE *out, size_t group);
 
 /* Prints the help for some options: names separated by spaces, in which a name that ends with -
- * stands for all that begin with it. */
+ * stands for all names that begin with it. */
 void options_help_some(FILE *out, const char *names);
 
 #define OPTION_FACT_SIZE 64
@@ -140,7 +140,7 @@ void options_help_some(FILE *out, const char *names);
 struct option_facts {
 	const char *name;
 	const char *value;    /* the placeholder for its value; NULL for a yes-or-no option */
-	const char *standard; /* the default, "" for none */
+	const char *standard; /* the default; "" if there is no default */
 	const char *help;
 	char variable[OPTION_FACT_SIZE];
 	char range[OPTION_FACT_SIZE]; /* "1 to 64", or "" */

@@ -19,7 +19,7 @@ struct table {
 	size_t size;
 };
 
-/* Adds a row. Copies and escapes the cells, and shows an empty one as "-". */
+/* Adds a row. Copies and escapes the cells, and shows an empty cell as "-". */
 void table_add(struct table *table, const struct slice cells[TABLE_COLUMNS]);
 
 /* Prints the first `rows` rows. */

@@ -8,11 +8,11 @@
  *                      writes again
  *   RERUN              runs the same batch again, a bounded number of times
  *   LOCK_BUSY          runs the same batch again with TRANSACTION_SKIP, which reports as BUSY
- *                      the rows that others hold. If it happens again (because another
+ *                      the rows that other sessions hold. If it happens again (because another
  *                      session has not yet committed an Idempotency-Key or a new row), halves
  *                      the batch until it has found the one write, and parks it
  *   POISON             halves the batch until it has found the one write, and answers it with
- *                      500; the others are applied
+ *                      500; the other writes are applied
  *   STORE_UNAVAILABLE  answers all with 503; nothing was applied
  *   OUTCOME_UNKNOWN    answers all with 503; the answer says that the outcome is unknown
  *
@@ -53,8 +53,8 @@ struct committer_config {
 	const struct clock *clock;
 
 	/*
-	 * Optional. Runs before the transaction and answers writes that need none. May use the
-	 * session for transactions of its own.
+	 * Optional. Runs before the transaction and answers writes that need no transaction. May
+	 * use the session for transactions of its own.
 	 */
 	void (*prepare)(void *service, struct session *session, const struct write_batch *batch);
 
@@ -85,7 +85,7 @@ struct committer_config {
 	const struct publish_ops *publishing;
 
 	/*
-	 * Records how the effects of the writes ended, except of those that are `is_lost`, in the
+	 * Records how the effects of the writes ended, except for writes that are `is_lost`, in the
 	 * transaction that has begun on `session`. May be called again after a rollback. If
 	 * recording fails, writes whose effect is DONE are answered with OUTCOME_UNKNOWN. While the
 	 * lane is busy, decide() gets these writes as `ended` of the next batch instead, so that it
@@ -121,8 +121,8 @@ void committer_join(struct committer *committer);
 void committer_free(struct committer *committer);
 
 /*
- * Runs one round without a thread, for tests: takes the waiting writes and retries the parked ones
- * that are due. Returns false if the lane is closed and no write is left.
+ * Runs one round without a thread, for tests: takes the waiting writes and retries the parked
+ * writes that are due. Returns false if the lane is closed and no write is left.
  */
 bool committer_step(struct committer *committer);
 

@@ -12,7 +12,7 @@
 struct committer_metrics {
 	const struct lane *lane;
 	const struct parking *parking;
-	struct histogram batch_size; /* changes, not commands */
+	struct histogram batch_size; /* counts changes, not commands */
 	struct histogram duration;
 	struct tally under_way; /* writes whose effects have not been recorded */
 	struct tally aside;

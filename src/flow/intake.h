@@ -1,8 +1,8 @@
 /*
  * An intake consumes the messages of a bus: a thread fetches them, applies each fetch in ONE
- * transaction and acknowledges it after COMMIT. The same transaction recognises messages that it
- * has applied before (see inbox_keep_new), so every event takes effect once, even if the bus
- * delivers it again.
+ * transaction and acknowledges it after COMMIT. The same transaction recognises messages that were
+ * applied before (see inbox_keep_new), so every event takes effect once, even if the bus delivers
+ * it again.
  *
  * What the store may return for a transaction, and what the intake does:
  *
@@ -46,9 +46,9 @@ struct intake_config {
 	struct store *store;
 
 	/*
-	 * In a transaction on `session`: applies the valid items, puts the others aside, and sets
-	 * `repeated` to the number of items that were applied before. May be called again for the
-	 * same items after a rollback. Returns OK, or the session's status.
+	 * In a transaction on `session`: applies the valid items, puts the other items aside, and
+	 * sets `repeated` to the number of items that were applied before. May be called again for
+	 * the same items after a rollback. Returns OK, or the session's status.
 	 */
 	enum status (*apply)(void *context, struct session *session,
 		const struct intake_batch *batch, size_t *repeated);

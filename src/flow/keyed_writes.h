@@ -24,12 +24,12 @@ struct keyed_writes {
 
 /*
  * Collects the writes with an Idempotency-Key. If several share a key, keeps the first and marks
- * the others as REPEATED: once this transaction has committed, they get the answer that is stored
- * under the key. The arrays live in the batch's arena.
+ * the other writes as REPEATED: once this transaction has committed, they get the answer that is
+ * stored under the key. The arrays live in the batch's arena.
  */
 struct keyed_writes keyed_writes_of(const struct write_batch *batch);
 
-/* Settles the writes whose Idempotency-Keys are known; the others stay in `keyed`. */
+/* Settles the writes whose Idempotency-Keys are known; the other writes stay in `keyed`. */
 enum status keyed_writes_replay(
 	struct keyed_writes *keyed, struct session *session, const struct write_batch *batch);
 

@@ -30,8 +30,8 @@ struct publish_ops {
 
 	/*
 	 * Begins the effects of a round. They must end by a deadline that runs from the
-	 * `reserved_ns` of each write. May block until they have ended. What it allocates in the
-	 * arena of the round stays until all writes of the round have ended.
+	 * `reserved_ns` of each write. May block until they have ended. Memory that it allocates in
+	 * the arena of the round stays valid until all writes of the round have ended.
 	 */
 	void (*publish)(void *service, const struct write_batch *round);
 
@@ -67,7 +67,7 @@ struct publisher *publisher_new(const struct publisher_config *config);
  * tests. */
 void publisher_start(struct publisher *publisher);
 
-/* Ends the thread, if there is one. No write may be with the publisher. */
+/* Ends the thread, if there is one. The publisher must hold no writes. */
 void publisher_stop(struct publisher *publisher);
 
 void publisher_free(struct publisher *publisher);

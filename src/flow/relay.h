@@ -41,8 +41,8 @@ struct relay_config {
 	size_t batch;
 
 	/*
-	 * Number of threads, at least 1. With several, one thread works in the store while others
-	 * wait for the bus; events then keep their order only within a batch.
+	 * Number of threads, at least 1. With several, one thread works in the store while other
+	 * threads wait for the bus; events then keep their order only within a batch.
 	 */
 	size_t workers;
 };

@@ -1,6 +1,6 @@
 /*
  * Compresses bodies with gzip, for one loop. A compressor allocates about 260 KiB at its first use
- * and never more. Not thread safe. Compressing 1 MiB takes about 7 ms.
+ * and never more. Not thread-safe. Compressing 1 MiB takes about 7 ms.
  */
 #ifndef QUIPU_HTTP_COMPRESSOR_H
 #define QUIPU_HTTP_COMPRESSOR_H

@@ -28,7 +28,7 @@ struct connection {
 	struct http_worker *worker;
 	struct connection *before;
 	struct connection *next;
-	struct connection *before_dirty; /* in the worker's list `dirty` or `resting` */
+	struct connection *before_dirty; /* links of the worker's list `dirty` or `resting` */
 	struct connection *next_dirty;
 	const struct protocol *protocol;
 	struct http1 http1;
@@ -36,10 +36,10 @@ struct connection {
 	struct tls_session *tls; /* NULL for plain HTTP */
 	uint64_t address;        /* a hash of the client's address, without the port */
 
-	struct slice input;   /* not parsed yet; in the worker's buffer, or in `kept` */
+	struct slice input;   /* bytes not parsed yet; in the worker's buffer, or in `kept` */
 	char *kept;           /* an owned copy of input that had to wait */
 	size_t write_backlog; /* bytes that libuv has accepted but not yet written */
-	size_t pump_bytes;    /* bytes written since the connection last let the others go first */
+	size_t pump_bytes;    /* bytes written since the connection last let others go first */
 	size_t pump_work;     /* work done since then; see PUMP_WORK_MAX */
 	size_t preface_seen;  /* how many bytes of the HTTP/2 preface have arrived */
 	size_t queued_bytes;  /* memory of the requests that have started */
@@ -51,7 +51,7 @@ struct connection {
 	bool is_dirty;
 	bool is_reading;
 	bool is_pumping;
-	bool is_resting;        /* waits until the loop has polled the others */
+	bool is_resting;        /* waits until the loop has polled the other connections */
 	bool input_ended;       /* the client will send no more */
 	bool last_request_seen; /* no further request will be read */
 	bool is_lingering;
@@ -65,7 +65,7 @@ struct connection {
 void connection_open(struct http_worker *worker, int fd);
 
 /* Does everything that can be done now: writes answers, starts requests, parses, closes. May close
- * this connection and, to free memory, others. */
+ * this connection and, to free memory, other connections. */
 void connection_pump(struct connection *connection);
 
 /*

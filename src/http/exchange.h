@@ -51,7 +51,7 @@ struct exchange {
 	struct request *request; /* NULL for an event stream */
 	struct stream *stream;   /* NULL for a request */
 
-	size_t header_bytes; /* while receiving */
+	size_t header_bytes; /* this member and the next three are for receiving */
 	size_t body_max;
 	size_t body_bytes;
 	struct buffer body;

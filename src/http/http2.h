@@ -101,7 +101,7 @@ void http2_resume_streams(struct http2 *http2);
 /* Implements protocol.check; see http2_check.c. */
 void http2_check(struct connection *connection, int64_t now_ns);
 
-/* Lets the current requests finish and accepts no others. */
+/* Lets the current requests finish and accepts no new requests. */
 void http2_end_gently(struct http2 *http2);
 
 /* ---- http2_input.c: nghttp2's callbacks for what the client sends ---- */

@@ -35,7 +35,7 @@ struct parser {
 	struct request *(*make)(void *context);
 	void *context;
 
-	struct request *request; /* being read, or NULL between requests */
+	struct request *request; /* the request that is being read, or NULL between requests */
 	enum parse_stage stage;
 	int64_t head_done_ns;
 	size_t header_bytes;
@@ -52,8 +52,8 @@ struct parser {
 };
 
 /*
- * `make(context)` is called whenever a request begins; it returns an empty one with `started_ns`
- * set. `clock` and `admission` must outlive the parser.
+ * `make(context)` is called whenever a request begins; it returns an empty request with
+ * `started_ns` set. `clock` and `admission` must outlive the parser.
  */
 void parser_init(struct parser *parser, const struct clock *clock,
 	const struct admission *admission, struct request *(*make)(void *context), void *context);
@@ -61,8 +61,8 @@ void parser_init(struct parser *parser, const struct clock *clock,
 /* Parses `*input`, which must not be empty, and moves it past the bytes that were used. */
 enum parse_event parser_feed(struct parser *parser, struct slice *input);
 
-/* Returns the request that is being read or, after PARSE_REQUEST or PARSE_BROKEN, the one that has
- * ended. The caller owns it. */
+/* Returns the request that is being read or, after PARSE_REQUEST or PARSE_BROKEN, the request that
+ * has ended. The caller owns it. */
 struct request *parser_take(struct parser *parser);
 
 /* Answers the request that is being read with 408 and returns it. Nothing can be parsed after

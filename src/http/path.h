@@ -13,8 +13,8 @@
 #define PATH_SEGMENTS_MAX 12
 
 struct path {
-	struct slice raw;   /* before '?' */
-	struct slice query; /* after '?', raw */
+	struct slice raw;   /* the raw path, before '?' */
+	struct slice query; /* the raw query, after '?' */
 	struct slice segments[PATH_SEGMENTS_MAX];
 	size_t count; /* PATH_SEGMENTS_MAX + 1 if there are more segments than any route has */
 };

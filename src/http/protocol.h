@@ -1,9 +1,10 @@
 /*
  * The interface between a connection and the protocol that it speaks. A connection (connection.h)
- * owns the socket, TLS and the backlog of writes, and decides when it lets others go first. Its
- * protocol owns everything between bytes and requests: framing, the order of requests, answers and
- * streams, and their deadlines. Admission, routes, lanes and services see only requests; the
- * protocol makes no difference to them. Private to http/; used only on the loop's thread.
+ * owns the socket, TLS and the backlog of writes, and decides when it lets other connections go
+ * first. Its protocol owns everything between bytes and requests: framing, the order of requests,
+ * answers and streams, and their deadlines. Admission, routes, lanes and services see only
+ * requests; the protocol makes no difference to them. Private to http/; used only on the loop's
+ * thread.
  *
  * Any operation that may write may also close the connection; the caller checks `is_closed`.
  */
@@ -49,7 +50,7 @@ struct protocol {
 	bool (*is_idle)(const struct connection *connection);
 
 	/* Returns true if no request has begun to arrive, so that a drain may end the connection
-	 * here. */
+	 * now. */
 	bool (*is_between_requests)(const struct connection *connection);
 
 	struct client_turn (*turn)(const struct connection *connection);

@@ -1,8 +1,8 @@
 /*
  * Server-sent events (text/event-stream): an answer that goes on until one side ends it. A stream
- * carries one value that changes, not a log: a new value replaces one that still waits, so a slow
- * reader misses some values but always gets the newest. Whatever the client does, at most one value
- * is being written and one waits.
+ * carries one value that changes, not a log: a new value replaces a value that still waits, so a
+ * slow reader misses some values but always gets the newest. Whatever the client does, at most one
+ * value is being written and one waits.
  *
  *   state      event                          next       what happens
  *   prepared   stream_start()                 started    the head, and a value if there is one, are
@@ -34,7 +34,8 @@
 struct stream;
 
 struct stream_owner {
-	/* The stream is gone: forget it. Must not call functions of this header. May be NULL. */
+	/* Called when the stream is gone, so that the owner forgets it. Must not call functions of
+	 * this header. May be NULL. */
 	void (*closed)(void *context, struct stream *stream);
 	void *context;
 };

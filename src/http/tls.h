@@ -35,9 +35,9 @@ QP_MUST_CHECK struct tls_context *tls_context_new(
 void tls_context_free(struct tls_context *context);
 
 /*
- * Reads the files again; blocks. New sessions use the new certificate, existing ones keep theirs.
- * On failure returns false, writes the reason to `why` (TLS_WHY_SIZE bytes) and keeps the old
- * certificate.
+ * Reads the files again; blocks. New sessions use the new certificate, existing sessions keep
+ * theirs. On failure returns false, writes the reason to `why` (TLS_WHY_SIZE bytes) and keeps the
+ * old certificate.
  */
 QP_MUST_CHECK bool tls_context_reload(struct tls_context *context, char *why);
 
@@ -51,8 +51,8 @@ enum tls_state { TLS_NEW, TLS_HELLO, TLS_OPEN, TLS_ENDED, TLS_BROKEN, TLS_PLAIN 
 
 struct tls_session;
 
-/* Returns NULL if OpenSSL runs out of memory. Thread-safe; a session belongs to one thread at a
- * time. */
+/* Creates a session. Returns NULL if OpenSSL runs out of memory. Thread-safe; a session belongs to
+ * one thread at a time. */
 QP_MUST_CHECK struct tls_session *tls_session_new(struct tls_context *context);
 
 /* Frees the session. If its handshake is not done, counts it as abandoned by the client. */

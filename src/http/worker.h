@@ -26,11 +26,11 @@ struct http_worker {
 	struct loop *loop;
 	uv_timer_t sweep;
 	uv_prepare_t before_sleep; /* pumps dirty connections before the loop sleeps */
-	size_t client_bytes_max;   /* this worker's share of the limit */
+	size_t client_bytes_max;   /* this worker's share of --client-bytes */
 
 	struct connection *connections; /* all connections of this loop */
 	struct connection *dirty;       /* to be pumped before the loop sleeps */
-	/* connections that wait until the loop has polled the others */
+	/* connections that wait until the loop has polled the other connections */
 	struct connection *resting;
 	/* wakes the resting connections; `run` is NULL unless it is posted */
 	struct loop_task resume;
@@ -69,7 +69,7 @@ struct worker_config {
 	const struct server_limits *limits;
 	struct router *router;
 	const struct admission *admission;
-	size_t client_bytes_max; /* the worker's share */
+	size_t client_bytes_max; /* the worker's share of --client-bytes */
 };
 
 /* Creates the loop, which the caller starts. The worker must be zeroed. Main thread only. */

@@ -12,8 +12,9 @@
 
 struct elements {
 	struct input *input;
-	const char *field;          /* the name of the list */
-	const char *const *members; /* the names that an element may have; others are refused */
+	const char *field; /* the name of the list */
+	/* the names that an element may have; other names are refused */
+	const char *const *members;
 	/* NULL unless the field is a list of 1 to ELEMENTS_MAX elements */
 	json_t *list;
 	size_t count; /* 0 unless the field is such a list */

@@ -19,7 +19,7 @@ struct input {
 	json_t *body; /* NULL if the request has no body */
 	struct field_error errors[INPUT_ERRORS_MAX];
 	size_t error_count;
-	/* the refusal of the whole request; its http_status is 0 if there is none */
+	/* the refusal of the whole request; its http_status is 0 if there is no refusal */
 	struct answer refusal;
 };
 

@@ -18,8 +18,8 @@ void submit_write(struct input *input, struct lane_set *lanes, struct write *wri
 void submit_write_of(
 	struct input *input, struct lane_set *lanes, struct write *write, struct slice user_id);
 
-/* The same for a write that must run in the same lane as others: it goes to the lane of the key
- * `near`, not to the lane of its own key. */
+/* The same for a write that must run in the same lane as other writes: it goes to the lane of the
+ * key `near`, not to the lane of its own key. */
 void submit_write_near(
 	struct input *input, struct lane_set *lanes, struct write *write, struct slice near);
 

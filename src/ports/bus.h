@@ -123,17 +123,17 @@ struct producer_ops {
 		struct bus_message *messages, size_t count, int64_t until_ns);
 
 	/*
-	 * The next three are NULL on engines that carry out one publish at a time. A producer is
-	 * used with them or with publish(), not with both at once.
+	 * The next three functions are NULL on engines that carry out one publish at a time. A
+	 * producer is used with them or with publish(), not with both at once.
 	 *
 	 * begin() publishes messages without waiting for their fates. The messages are UNDER_WAY,
-	 * must stay at the same address, and follow those of earlier calls. At most BUS_BEGUN_MAX
-	 * calls may have messages under way. May block until the engine has room.
+	 * must stay at the same address, and follow the messages of earlier calls. At most
+	 * BUS_BEGUN_MAX calls may have messages under way. May block until the engine has room.
 	 *
 	 * collect() blocks until more fates are decided, wake() is called, or the earliest
 	 * `until_ns` of these calls has come. In the last case it decides the fates of all messages
-	 * under way, and may be as late as publish(): if the oldest messages hang, the later ones
-	 * hang with them.
+	 * under way, and may be as late as publish(): if the oldest messages hang, the later
+	 * messages hang with them.
 	 *
 	 * wake() makes a waiting collect() return early. If no collect() is waiting, the next one
 	 * does. Thread-safe; never blocks.
@@ -185,7 +185,7 @@ struct consumer_ops {
 	 * says what is wrong with it. Call this after the message was put aside and before the
 	 * ack() that covers the delivery. On RabbitMQ that ack() also copies the message to the
 	 * queue "<group>_error", and fails if it cannot. NULL on engines that treat such messages
-	 * like others, so call consumer_poison() instead.
+	 * like other messages, so call consumer_poison() instead.
 	 */
 	void (*poison)(struct consumer *consumer, size_t index, const char *why);
 

@@ -63,7 +63,7 @@ struct cached_limit {
  *   the lease expired, and another reader took one   it is a different lease
  *
  * Only readers create entries. A refresh replaces an existing entry unless the entry has a later
- * version. So the cache never serves a value older than the last refreshed one, in whatever order
+ * version. So the cache never serves a value older than the last refreshed value, in whatever order
  * refreshes arrive and whatever is deleted, evicted or expires in between. This holds as long as
  * the cache only forgets. A Redis that restarts from an older snapshot, or fails over to a replica
  * that lagged behind, brings older values back.

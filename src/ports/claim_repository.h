@@ -69,7 +69,7 @@ struct claim_stats {
 /* A row as it is stored, for `quipu verify`. */
 struct claim_row {
 	struct slice id;
-	struct slice status; /* the word used in its table */
+	struct slice status; /* the word that its table uses for the state */
 	int32_t attempt_count;
 	int64_t epoch;
 	int64_t created_us;
@@ -87,7 +87,8 @@ struct claim_repository;
 struct claim_repository_ops {
 	/*
 	 * In a transaction: claims up to `terms->max` rows that are due, oldest first, and skips
-	 * rows that others are claiming. Fills `claims`, whose slices are in memory of `arena`.
+	 * rows that other sessions are claiming. Fills `claims`, whose slices are in memory of
+	 * `arena`.
 	 */
 	QP_MUST_CHECK enum status (*claim)(const struct claim_repository *repository,
 		struct session *session, struct arena *arena, const struct claim_terms *terms,

@@ -66,7 +66,7 @@ struct count_repository_ops {
 	QP_MUST_CHECK enum status (*lock)(const struct count_repository *repository,
 		struct session *session, struct count_row *rows, size_t count, int64_t *now_us);
 
-	/* In a transaction: updates and deletes rows that lock() has found, and inserts others.
+	/* In a transaction: updates and deletes rows that lock() has found, and inserts other rows.
 	 * Returns RERUN if another session inserted one of them first. */
 	QP_MUST_CHECK enum status (*edit)(const struct count_repository *repository,
 		struct session *session, const struct count_edit *edits, size_t count,

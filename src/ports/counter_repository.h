@@ -41,7 +41,8 @@ struct counter_repository_ops {
 
 	/*
 	 * In a transaction, after lock(): inserts messages that do not exist, and changes existing
-	 * ones from unread to read. Returns RERUN if another session has changed one since lock().
+	 * messages from unread to read. Returns RERUN if another session has changed one of them
+	 * since lock().
 	 */
 	QP_MUST_CHECK enum status (*put)(const struct counter_repository *repository,
 		struct session *session, const struct counter_message *messages, size_t count);

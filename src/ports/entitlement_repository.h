@@ -27,7 +27,7 @@ struct entitlement_row {
 	size_t source_count;
 	size_t active_count;
 
-	/* In: before put() writes the given sources, it ends all active ones. */
+	/* In: before put() writes the given sources, it ends all active sources. */
 	bool ends_sources;
 };
 
@@ -37,7 +37,7 @@ struct entitlement_row {
 #define ENTITLEMENT_REASON "reason"
 #define ENTITLEMENT_MIGRATED "migrated"
 
-/* What an entitlement comes from: a purchase, or a reason if there was none. */
+/* What an entitlement comes from: a purchase, or a reason if there was no purchase. */
 struct entitlement_source {
 	struct slice user_id;
 	struct slice unit;
@@ -79,7 +79,7 @@ struct entitlement_changes {
 /* One entitlement with its sources. */
 struct entitlement_look {
 	struct entitlement_row row; /* in: user_id and unit */
-	/* out, in memory of the arena: active ones, then revoked ones, each newest first */
+	/* out, in memory of the arena: active sources, then revoked sources, each newest first */
 	struct entitlement_source *sources;
 	size_t source_count; /* at most ENTITLEMENT_SOURCES_SHOWN */
 };
@@ -107,7 +107,7 @@ struct audit_page {
 	struct entitlement_audit before; /* at_us, unit, version and step of the last line seen */
 	size_t limit;
 
-	struct entitlement_audit *lines; /* in: room for `limit` of them */
+	struct entitlement_audit *lines; /* in: room for `limit` lines */
 	size_t count;                    /* out */
 };
 

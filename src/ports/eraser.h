@@ -23,7 +23,7 @@ struct erasure {
 	size_t limit;     /* how many rows the step may change */
 
 	/* Set by count() or erase(). */
-	int64_t rows[ERASER_PLACES_MAX]; /* by place */
+	int64_t rows[ERASER_PLACES_MAX]; /* the number of rows in each place */
 };
 
 struct eraser;

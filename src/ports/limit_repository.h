@@ -15,8 +15,8 @@ struct limit_row {
 	bool busy; /* another session holds the row; only under TRANSACTION_SKIP */
 	int32_t rate_limit;
 	int32_t time_window;     /* in units of --gateway-window-unit */
-	int32_t current_count;   /* confirmed by the bus in this window */
-	int32_t reserved_count;  /* admitted in this window and not given back */
+	int32_t current_count;   /* messages confirmed by the bus in this window */
+	int32_t reserved_count;  /* messages admitted in this window and not given back */
 	int64_t last_refresh_us; /* when the window started; also identifies the window */
 	bool shadow;             /* counts messages but refuses none */
 	bool by_default;         /* created from the default limit, not by a configuration */

@@ -64,7 +64,7 @@ struct notification_repository {
 	/* Each claim has the aggregate_key as its key. DONE is called SENT. */
 	const struct claim_repository *claims;
 	const struct dead_letter_repository *dead; /* notification_dlq: notifications and poison */
-	const struct inbox_repository *inbox;      /* processed_events */
+	const struct inbox_repository *inbox;      /* the table processed_events */
 };
 
 #endif

@@ -3,7 +3,7 @@
  * of slots, each of which holds one notice in transit, so that a notice that hangs does not hold up
  * other notices. Implemented by adapters/notifier/console and adapters/notifier/webhook.
  *
- * One thread uses a notifier, except for wake().
+ * Only one thread may use a notifier, except for wake().
  */
 #ifndef QUIPU_PORTS_NOTIFIER_H
 #define QUIPU_PORTS_NOTIFIER_H
@@ -17,7 +17,7 @@
 struct notice {
 	struct slice id;    /* the notification's id; the same for every attempt */
 	struct slice trace; /* traceparent; may be empty */
-	struct slice body;  /* JSON */
+	struct slice body;  /* JSON text */
 	uint64_t tag;       /* chosen by the caller; returned with the result */
 };
 

@@ -1,8 +1,8 @@
 /*
- * Messages of the gateway on their way to a provider. queued_messages has those that the gateway
- * has published and the sender has not taken yet. outbound_messages has one row for each message
- * that the sender has taken from the bus, by which it also recognises repeated events. Functions
- * block and return a status that ports/store.h lists.
+ * Messages of the gateway on their way to a provider. queued_messages has the messages that the
+ * gateway has published and the sender has not taken yet. outbound_messages has one row for each
+ * message that the sender has taken from the bus, by which it also recognises repeated events.
+ * Functions block and return a status that ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_OUTBOUND_REPOSITORY_H
 #define QUIPU_PORTS_OUTBOUND_REPOSITORY_H

@@ -163,8 +163,8 @@ struct session_ops {
 	QP_MUST_CHECK enum status (*idempotency_finish)(
 		struct session *session, struct idempotency_record *records, size_t count);
 
-	/* In a transaction. The effects of these records never happened: deletes those that `owner`
-	 * still owns. Records are sorted. */
+	/* In a transaction. The effects of these records never happened: deletes the records that
+	 * `owner` still owns. Records are sorted. */
 	QP_MUST_CHECK enum status (*idempotency_forget)(
 		struct session *session, struct idempotency_record *records, size_t count);
 
@@ -228,9 +228,9 @@ struct store_ops {
 
 	/*
 	 * Notifies all listeners to `announcement` on this store, in any process, that something
-	 * new was committed. Calls the listeners of this process at once, on this thread. Those of
-	 * other processes are called soon, at most every 20 ms, and an announcement can get lost.
-	 * `announcement` must be static. Thread-safe; never blocks.
+	 * new was committed. Calls the listeners of this process at once, on this thread. The
+	 * listeners of other processes are called soon, at most every 20 ms, and an announcement
+	 * can get lost. `announcement` must be static. Thread-safe; never blocks.
 	 */
 	void (*announce)(struct store *store, const char *announcement);
 

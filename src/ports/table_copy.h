@@ -18,7 +18,8 @@ struct table_facts {
 	const char *columns[TABLE_COLUMNS_MAX];
 	size_t column_count;
 	int64_t rows;
-	int64_t last_id; /* the largest id that it ever assigned by itself; 0 if it assigns none */
+	/* the largest id that it ever assigned by itself; 0 if it assigns no ids */
+	int64_t last_id;
 };
 
 enum cell_kind { CELL_NULL, CELL_INTEGER, CELL_TEXT, CELL_BLOB };

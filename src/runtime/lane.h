@@ -43,7 +43,7 @@ bool lane_take(struct lane *lane, struct command_list *out, size_t max, int64_t 
  * returns instead of waiting. Thread-safe; never blocks. */
 void lane_wake(struct lane *lane);
 
-/* Refuses new commands from now on; those that wait can still be taken. Thread-safe. */
+/* Refuses new commands from now on; commands that already wait can still be taken. Thread-safe. */
 void lane_close(struct lane *lane);
 
 #endif

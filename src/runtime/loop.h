@@ -24,7 +24,8 @@ struct loop *loop_new(void (*after_tasks)(void *context), void *context);
  * afterwards only the loop's own thread. */
 uv_loop_t *loop_uv(struct loop *loop);
 
-/* Starts the thread, at a lower priority than others (see loop.c). Does not copy `thread_name`. */
+/* Starts the thread, at a lower priority than other threads (see loop.c). Does not copy
+ * `thread_name`. */
 void loop_start(struct loop *loop, const char *thread_name);
 
 /* Lowers the calling thread to the priority of a loop. Threads that take from lanes call it; loop.c

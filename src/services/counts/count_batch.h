@@ -25,11 +25,11 @@ struct count_step {
  */
 struct count_command {
 	struct write write;
-	struct count_change change; /* if it has no steps */
+	struct count_change change; /* used if the command has no steps */
 
 	struct count_step *steps;
 	size_t step_count;
-	bool is_atomic; /* if one step is refused, none is applied */
+	bool is_atomic; /* if one step is refused, no step is applied */
 };
 
 extern const struct command_type count_command_type;

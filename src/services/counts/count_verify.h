@@ -5,7 +5,7 @@
  *   out-of-bounds    less than min_value or greater than max_value
  *   in-the-future    last_updated_at is ahead of the store's time
  *   answer           a stored answer under an Idempotency-Key that its request cannot get
- *   older-than-kept  the last update is earlier than the one in a stored answer: the table of
+ *   older-than-kept  the last update is earlier than that in a stored answer: the table of
  *                    counts is older than the Idempotency-Keys, as after restoring only that table
  *
  * Nothing more can be proved: a count is a number without a history. A stored answer shows the

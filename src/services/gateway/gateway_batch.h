@@ -99,7 +99,8 @@ struct gateway_list *gateway_list_new(struct arena *arena);
 /* The resources of one write lane. */
 struct gateway_lane {
 	struct gateway *gateway;
-	struct producer *producer; /* for the publisher's thread; the rest is for the committer's */
+	/* for the publisher's thread; the other members are for the committer's thread */
+	struct producer *producer;
 	struct cache_session *cache; /* NULL if no cache is configured */
 
 	/* how many commands the last transaction admitted only because of shadow mode */

@@ -12,7 +12,7 @@
 /*
  * If a row's window begins further in the future than this, the row was written before the clock
  * was set back. A shorter lead is normal: so that no two windows have the same start,
- * limit_refresh() may begin one a microsecond in the future.
+ * limit_refresh() may begin a window a microsecond in the future.
  */
 #define LIMIT_FUTURE_US (1 * 1000000LL)
 

@@ -16,8 +16,8 @@
 enum pot_verb {
 	POT_CREATE,
 	POT_ADD,
-	POT_REMOVE,     /* coins by kind */
-	POT_REMOVE_ANY, /* coins at random */
+	POT_REMOVE,     /* removes coins by kind */
+	POT_REMOVE_ANY, /* removes coins at random */
 };
 
 /* A change of a pot. The key of its command is pot_name_key() for CREATE, otherwise
