@@ -136,7 +136,7 @@ bool guard_reload(struct guard *guard, char *why)
 	bool keys, tokens;
 
 	_Static_assert(GUARD_WHY_SIZE == KEYS_WHY_SIZE && GUARD_WHY_SIZE == TOKENS_WHY_SIZE,
-		"one buffer serves all of them");
+		"all sizes must fit one buffer");
 	keys = reload_keys(guard, why);
 	tokens = reload_tokens(guard, keys ? why : why_tokens);
 	return keys && tokens;

@@ -129,7 +129,7 @@ static void post_step(void *context, struct request *request)
 	if (at == erasers->count) {
 		request_answer(request,
 			answer_problem(&request->arena, STATUS_ROLE_NOT_HERE,
-				"this process runs no service \"%.*s\" that keeps data of persons",
+				"this process runs no service \"%.*s\" that keeps personal data",
 				(int)request->params[0].len, request->params[0].data));
 		return;
 	}

@@ -95,7 +95,7 @@ static void collect_dependencies(const struct health *health, struct buffer *pag
 	char labels[128];
 
 	metrics_family(page, "quipu_dependency_up", "gauge",
-		"1 while a store, bus or cache can be used, as /readyz lists them.");
+		"1 while the dependency (a store, bus or cache on /readyz) can be used.");
 	for (size_t i = 0; i < health->dependency_count; i++) {
 		const struct dependency *dependency = &health->dependencies[i];
 

@@ -28,7 +28,7 @@ struct health {
 	size_t store_count;
 	struct dependency dependencies[HEALTH_DEPENDENCIES_MAX];
 	size_t dependency_count;
-	atomic_bool draining; /* while true, /readyz answers 503; any thread may set it */
+	atomic_bool draining; /* while true, /readyz answers 503 */
 };
 
 /* Adds a store, also as a dependency. Called at start only. */

@@ -28,7 +28,7 @@ static bool open_guard(struct app *app, char *why)
 			},
 	};
 
-	_Static_assert(GUARD_WHY_SIZE == OPTIONS_WHY_SIZE, "one buffer serves both");
+	_Static_assert(GUARD_WHY_SIZE == OPTIONS_WHY_SIZE, "both sizes must fit one buffer");
 	if (!*settings->api_keys && !*settings->jwt_key)
 		return true;
 	app->guard = guard_new(&config, why);
@@ -54,7 +54,7 @@ static bool open_tls(struct app *app, char *why)
 {
 	const struct settings *settings = &app->settings;
 
-	_Static_assert(TLS_WHY_SIZE == OPTIONS_WHY_SIZE, "one buffer serves both");
+	_Static_assert(TLS_WHY_SIZE == OPTIONS_WHY_SIZE, "both sizes must fit one buffer");
 	if (!*settings->tls_cert)
 		return true;
 	app->tls = tls_context_new(settings->tls_cert, settings->tls_key, why);
@@ -107,7 +107,7 @@ static bool reload_guard(struct app *app)
 	if (is_done)
 		log_line(LOG_INFO, "main", "SIGHUP: the keys were read again");
 	else
-		log_line(LOG_ERROR, "main", "SIGHUP: %s; the keys read before stay in use", why);
+		log_line(LOG_ERROR, "main", "SIGHUP: %s; the previous keys stay in use", why);
 	return is_done;
 }
 
@@ -131,7 +131,7 @@ static bool reload_webhook_secrets(struct app *app)
 	if (is_done)
 		log_line(LOG_INFO, "main", "SIGHUP: the secrets of webhooks were read again");
 	else
-		log_line(LOG_ERROR, "main", "SIGHUP: %s; the secrets read before stay in use", why);
+		log_line(LOG_ERROR, "main", "SIGHUP: %s; the previous secrets stay in use", why);
 	return is_done;
 }
 

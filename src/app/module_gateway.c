@@ -138,7 +138,7 @@ static void add_gateway_chores(struct app *app)
 {
 	const struct gateway *service = &app->gateway->service;
 	struct chore idle = {
-		.what = "idle limits of the default",
+		.what = "idle rows of the default limit",
 		.store = app->gateway->sender.store,
 		.sweep = sweep_defaults,
 		.context = service,

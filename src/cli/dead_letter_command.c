@@ -266,7 +266,8 @@ static void print_list(const struct list *list, int64_t limit)
 		table_print(&list->table, list->table.count - has_more, stdout);
 	fflush(stdout);
 	if (has_more)
-		fprintf(stderr, "quipu: there are more than %lld; see them with --limit\n",
+		fprintf(stderr,
+			"quipu: there are more dead letters than %lld; use --limit to see more\n",
 			(long long)limit);
 }
 

@@ -20,7 +20,7 @@
 
 static const struct option options[] = {
 	{"listen", TYPE_TEXT, FIELD(listen), "127.0.0.1:8080", 0, 0, "HOST:PORT",
-		"address to serve; port 0 chooses a free port"},
+		"address to listen on; port 0 chooses a free port"},
 	{"server", TYPE_URL, FIELD(server), "", 0, 0, "URL",
 		"running server for health, dlq, outbox, erase-user and verify; without it, the "
 		"one at --listen"},

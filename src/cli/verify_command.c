@@ -218,7 +218,7 @@ static void conclude_unread(const struct verify *verify)
 			verify->checked == 1 ? "" : "s", verify->differences,
 			verify->differences == 1 ? " differs" : "s differ",
 			verify->is_silent ? ", and cannot be repaired"
-					  : "; some may only have events in transit");
+					  : "; some may differ only because events are in transit");
 }
 
 static void conclude(const struct verify *verify)

@@ -1,6 +1,6 @@
 /*
- * Compresses bodies with gzip, for one loop. A compressor allocates about 260 KiB at its first use
- * and never more. Not thread-safe. Compressing 1 MiB takes about 7 ms.
+ * Compresses bodies with gzip, for one loop. A compressor allocates about 260 KiB when it is
+ * created, and never more. Not thread-safe. Compressing 1 MiB takes about 7 ms.
  */
 #ifndef QUIPU_HTTP_COMPRESSOR_H
 #define QUIPU_HTTP_COMPRESSOR_H
@@ -10,7 +10,7 @@
 
 struct compressor;
 
-/* Returns an empty compressor, or aborts. */
+/* Creates a compressor. Aborts if memory runs out. */
 struct compressor *compressor_new(void);
 void compressor_free(struct compressor *compressor);
 

@@ -53,7 +53,7 @@ def test_list_shows_no_more_than_its_limit_and_says_that_there_are_more(ask, ser
     done = ask("dlq", "list", "--limit", limit)
     assert done.returncode == 0
     assert len(done.stdout.splitlines()) == 1 + limit
-    assert done.stderr == f"quipu: there are more than {limit}; see them with --limit\n"
+    assert done.stderr == f"quipu: there are more dead letters than {limit}; use --limit to see more\n"
     assert server.requests[0][1] == f"/operator/dlq/outbox?limit={limit + 1}"
 
 

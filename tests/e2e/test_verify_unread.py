@@ -68,7 +68,7 @@ def test_every_user_whose_counter_differs_is_named(binary, damaged):
         "bob has 3 unread, but the counter says 2",
         "carol has 3 unread, but the counter says 0",
         "erin has 0 unread, but the counter says 1",
-        "4 users, 3 counters differ; some may only have events in transit",
+        "4 users, 3 counters differ; some may differ only because events are in transit",
     ]
 
 

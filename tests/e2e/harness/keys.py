@@ -7,7 +7,7 @@ from .quipu import run
 from .waiting import wait_until
 
 READ_AGAIN = "SIGHUP: the keys were read again"
-KEPT = "the keys read before stay in use"
+KEPT = "the previous keys stay in use"
 
 
 class Key:
