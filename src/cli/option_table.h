@@ -1,6 +1,6 @@
 /*
- * The rows of the option table, for the files that read options: flags.c and settings.c. Everyone
- * else uses cli/options.h. Main thread only.
+ * The rows of the option table, for the files that read options: flags.c and settings.c. All other
+ * files use cli/options.h. Main thread only.
  */
 #ifndef QUIPU_CLI_OPTION_TABLE_H
 #define QUIPU_CLI_OPTION_TABLE_H

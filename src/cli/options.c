@@ -98,7 +98,8 @@ static const struct option options[] = {
 	{"batch-max", TYPE_INT, FIELD(batch_max), "1024", 1, 65536, "N",
 		"maximum number of changes combined into one transaction"},
 	{"lane-depth", TYPE_INT, FIELD(lane_depth), "4096", 1, 1000000, "N",
-		"maximum number of changes and reads waiting in a lane; further ones are refused "
+		"maximum number of changes and reads waiting in a lane; further requests are "
+		"refused "
 		"with 503 OVERLOADED"},
 	{"lane-bytes", TYPE_INT, FIELD(lane_bytes), "33554432", 65536, INT64_MAX / 2, "N",
 		"maximum memory of the requests waiting in a lane, in bytes"},
@@ -107,7 +108,7 @@ static const struct option options[] = {
 		"has waited longest for its client, or is refused with 503 OVERLOADED"},
 	{"h2-streams", TYPE_INT, FIELD(h2_streams), "256", 1, 65536, "N",
 		"maximum number of requests and event streams at once on one connection of HTTP/2; "
-		"further ones are reset with REFUSED_STREAM"},
+		"further requests are reset with REFUSED_STREAM"},
 	{"client-bytes", TYPE_INT, FIELD(client_bytes), "268435456", 1048576, INT64_MAX / 2, "N",
 		"maximum memory for requests that clients are sending and answers that they have "
 		"not read, in bytes"},
@@ -156,7 +157,7 @@ static const struct option options[] = {
 	{"jwt-audience", TYPE_TEXT, FIELD(jwt_audience), "", 0, 0, "TEXT",
 		"required aud of users' tokens; if not set, any is accepted"},
 	{"jwt-leeway", TYPE_DURATION, FIELD(jwt_leeway_us), "30s", 0, HOUR_US, "TIME",
-		"how much the issuer's clock may differ"},
+		"how much the issuer's clock may differ from the server's"},
 	{"tls-cert", TYPE_TEXT, FIELD(tls_cert), "", 0, 0, "FILE",
 		"certificate for HTTPS (PEM, followed by those of its authorities), with "
 		"--tls-key; read again on SIGHUP"},

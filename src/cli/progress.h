@@ -25,7 +25,7 @@ void progress_begin(struct progress *progress, const char *title, int64_t total)
  */
 void progress_at(struct progress *progress, int64_t done);
 
-/* Erases the line, before something else is printed. The next progress_at() draws it again. */
+/* Erases the line, so that something else can be printed. The next progress_at() draws it again. */
 void progress_hide(struct progress *progress);
 
 #endif

@@ -20,7 +20,7 @@ static struct {
 	const char *source;
 } values[OPTIONS_MAX];
 
-/* Copies of the values in the file. */
+/* copies of the values in the configuration file */
 static char *file_texts[OPTIONS_MAX];
 
 /* ---- sources ----------------------------------------------------------------------------- */

@@ -85,7 +85,8 @@ static enum status isolate(struct intake *intake, struct intake_item *items, siz
 		return status;
 	}
 	if (items[0].poison)
-		return STATUS_STORE_UNAVAILABLE; /* it cannot even be put aside now; retry later */
+		/* the message cannot even be put aside now; retry later */
+		return STATUS_STORE_UNAVAILABLE;
 	items[0].poison = "the store refuses it";
 	return apply(intake, items, 1);
 }

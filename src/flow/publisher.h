@@ -48,8 +48,8 @@ struct publish_ops {
 struct publisher_config {
 	const struct publish_ops *ops;
 	void *service;
-	size_t round_max; /* writes in one round */
-	/* writes between publisher_give() and publisher_take(); see publisher_room() */
+	size_t round_max; /* the most writes in one round */
+	/* the most writes between publisher_give() and publisher_take(); see publisher_room() */
 	size_t writes_max;
 
 	/* Called on the publisher's thread whenever writes have ended, for publisher_take() to

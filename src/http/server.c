@@ -497,7 +497,7 @@ static void collect_streams(const struct server *server, struct buffer *page)
 	metrics_sample(page, "quipu_http_stream_events_total", "",
 		sum_workers(server, offsetof(struct http_worker, events_sent)));
 	metrics_family(page, "quipu_http_stream_events_skipped_total", "counter",
-		"Values replaced by a newer one before they were written to a stream.");
+		"Values that a newer value replaced before they were written to a stream.");
 	metrics_sample(page, "quipu_http_stream_events_skipped_total", "",
 		sum_workers(server, offsetof(struct http_worker, events_skipped)));
 }

@@ -32,7 +32,7 @@ struct http_worker {
 	struct connection *dirty;       /* to be pumped before the loop sleeps */
 	/* connections that wait until the loop has polled the other connections */
 	struct connection *resting;
-	/* wakes the resting connections; `run` is NULL unless it is posted */
+	/* wakes the resting connections; `run` is NULL unless the task is posted */
 	struct loop_task resume;
 	struct request *pool; /* requests for reuse */
 	size_t pool_count;

@@ -71,8 +71,9 @@ struct bus_delivery {
 	 * "ENTITLEMENTS/1041". */
 	struct slice position;
 
-	/* Recognises repeats of a message without an id. If the engine may assign the position of a
-	 * lost message to another message, it adds something here that distinguishes the two. */
+	/* Identifies a message without an id, so that repeats are recognised. If the engine may
+	 * assign the position of a lost message to another message, the identity also distinguishes
+	 * the two. */
 	struct slice identity;
 
 	/* delivered too many times without an acknowledgement: this is the last delivery */
@@ -100,8 +101,9 @@ struct bus_channel {
 	const struct bus_group *groups;
 	size_t group_count;
 
-	/* For engines that store messages by subject (JetStream). */
-	/* "ENTITLEMENTS"; if NULL, the channel's name in capitals, with _ for . and - */
+	/* The next two members are for engines that store messages by subject (JetStream). */
+	/* the name of the stream, e.g. "ENTITLEMENTS"; if NULL, the channel's name in capitals,
+	 * with _ for . and - */
 	const char *stream;
 	/* the subjects of its messages, separated by spaces; if NULL, the channel's name */
 	const char *subjects;

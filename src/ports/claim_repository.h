@@ -74,7 +74,7 @@ struct claim_row {
 	int64_t epoch;
 	int64_t created_us;
 	int64_t done_us; /* 0 if the column is NULL */
-	/* True if the column is not NULL: */
+	/* Each of these is true if the column named beside it is not NULL. */
 	bool has_retry; /* next_retry_at */
 	bool has_owner; /* locked_by */
 	bool has_lock;  /* locked_at */

@@ -17,7 +17,7 @@ struct entitlement_row {
 	struct slice unit; /* stock_keeping_unit */
 	bool exists;
 	bool busy;       /* another session holds the row; only under TRANSACTION_SKIP */
-	bool is_active;  /* the status is ACTIVE; otherwise REVOKED */
+	bool is_active;  /* true if the status is ACTIVE, false if it is REVOKED */
 	int64_t version; /* counts how often the status changed */
 	/* counts the changes of sources since the status last changed */
 	int64_t step;
@@ -44,7 +44,7 @@ struct entitlement_source {
 	struct slice kind;
 	struct slice id;
 	bool exists;
-	bool is_active; /* the status is ACTIVE; otherwise REVOKED */
+	bool is_active; /* true if the status is ACTIVE, false if it is REVOKED */
 	/* the reason of the grant that created it; put() ignores it if the source exists */
 	struct slice reason;
 	int64_t granted_us; /* 0 if it was never granted */
@@ -55,7 +55,7 @@ struct entitlement_source {
 struct entitlement_audit {
 	struct slice user_id;
 	struct slice unit;
-	bool is_active;  /* the action is GRANTED; otherwise REVOKED */
+	bool is_active;  /* true if the action is GRANTED, false if it is REVOKED */
 	int64_t version; /* the version of the entitlement after the change */
 	int64_t step;    /* 0 if the status changed */
 	struct slice reason;

@@ -32,7 +32,7 @@
 /* What a transaction does about rows that other sessions have locked. */
 enum transaction_mode {
 	TRANSACTION_WAIT, /* waits for a short time, then fails with LOCK_BUSY */
-	TRANSACTION_SKIP, /* reports them as busy and never waits */
+	TRANSACTION_SKIP, /* reports such rows as busy and never waits */
 
 	/*
 	 * Like WAIT, but the transaction consists of a single verb. The verb may commit by itself
@@ -70,7 +70,7 @@ struct idempotency_record {
 	/*
 	 * A pending record stands for an effect outside the store that has begun and whose end is
 	 * not recorded yet. Only its owner can end it. The owner's lease lasts
-	 * IDEMPOTENCY_LEASE_US; after that, anyone may claim the record.
+	 * IDEMPOTENCY_LEASE_US; after that, any process may claim the record.
 	 */
 	struct slice owner; /* empty if the record is not pending */
 	bool lease_is_over; /* set by idempotency_find */

@@ -68,7 +68,7 @@ def test_list_shows_100_where_nothing_is_said(ask, server):
     server.letters["notification"] = [letter("notification", number) for number in range(150)]
     done = ask("dlq", "list")
     assert len(done.stdout.splitlines()) == 1 + 100
-    assert "more than 100" in done.stderr
+    assert "more dead letters than 100" in done.stderr
     assert len(ask("dlq", "list", "--limit", 1000).stdout.splitlines()) == 1 + 150
 
 

@@ -13,7 +13,7 @@
 /* A grant or a revoke. The key of its command is entitlement_lane_key(). */
 struct entitlement_command {
 	struct write write;
-	bool is_grant; /* otherwise a revoke */
+	bool is_grant; /* false for a revoke */
 	struct slice user_id;
 	struct slice unit;
 	struct slice reason;
