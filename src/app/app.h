@@ -71,7 +71,7 @@ struct app {
 	struct metrics metrics;
 	int64_t started_us; /* wall time of the start */
 	struct router *router;
-	const char *documents[APP_DOCUMENTS_MAX]; /* OpenAPI, one per service */
+	const char *documents[APP_DOCUMENTS_MAX]; /* OpenAPI documents, one per service */
 	size_t document_count;
 	struct slice openapi; /* the documents, merged; owned */
 	struct guard *guard;  /* NULL if neither API keys nor tokens are configured */

@@ -15,7 +15,7 @@ static int print_key_json(const struct new_key *key)
 {
 	if (printf("{\"line\":\"%s\",\"key\":\"%s\"}\n", key->line, key->shown) < 0 ||
 		fflush(stdout) != 0)
-		return report_failure(EXIT_FAILURE, "cannot write the key; none was created");
+		return report_failure(EXIT_FAILURE, "cannot write the key; no key was created");
 	return EXIT_SUCCESS;
 }
 

@@ -525,8 +525,8 @@ static void write_configuration(FILE *out)
 	      "- A line of the file has at most 4096 bytes. A line that begins with `#` or `;` is "
 	      "a "
 	      "comment, and so is everything after ` ;`.\n"
-	      "- If a variable `QUIPU_...` is set that does not exist, the log has a warning that "
-	      "names the one you may have meant.\n"
+	      "- If an unknown variable `QUIPU_...` is set, the log has a warning that names the "
+	      "variable that you may have meant.\n"
 	      "- If an option is wrong or does not fit the others, the server does not start: it "
 	      "prints the reason and exits with status 2. If a\n"
 	      "  file of keys or the certificate cannot be used, the status is 1.\n",

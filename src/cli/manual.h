@@ -25,7 +25,7 @@ const char *manual_guess(const char *word);
  * returns that verb; otherwise NULL. */
 const char *manual_meant_verb(const char *command, const char *word);
 
-/* Returns the exit status: 0, or 2 if there is no such page. */
+/* Prints a page of the manual. Returns the exit status: 0, or 2 if there is no such page. */
 int manual_run(const struct settings *settings, const struct operands *operands);
 
 #endif

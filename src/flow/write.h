@@ -53,8 +53,8 @@ struct write {
 	enum write_effect effect; /* valid if the fate is EFFECT */
 	/* steady time at which the transaction that began the effect committed */
 	int64_t reserved_ns;
-	/* its Idempotency-Key is pending: an earlier try decided it and stored its note and answer,
-	 * but did not record how its effect ended */
+	/* its Idempotency-Key is pending: an earlier attempt decided this write and stored its note
+	 * and answer, but did not record how its effect ended */
 	bool resumed;
 	bool is_lost;       /* another owner took over its Idempotency-Key: record nothing */
 	bool was_unapplied; /* a single statement skipped it: its row must be read */

@@ -59,7 +59,7 @@ struct http2 {
 	int64_t budget;            /* for frames that carry nothing; see http2_spend() */
 	size_t sweeps_draining;
 	int32_t last_id;   /* the highest stream id that the client has used for a request */
-	int32_t before_id; /* the value of last_id before that */
+	int32_t before_id; /* the previous value of last_id */
 	bool has_seen;     /* nghttp2 has called back for the last piece of input */
 	bool has_reset;    /* we have reset a stream; the client may not know this yet */
 	bool is_ending;    /* no further request is accepted */

@@ -56,8 +56,8 @@ struct limit_repository_ops {
 	QP_MUST_CHECK enum status (*remove)(const struct limit_repository *repository,
 		struct session *session, const struct slice *user_ids, size_t count);
 
-	/* In a transaction: settles slots. A user may have several entries, for different
-	 * windows. */
+	/* In a transaction: records how many reserved slots were used or given back. A user may
+	 * have several entries, for different windows. */
 	QP_MUST_CHECK enum status (*settle)(const struct limit_repository *repository,
 		struct session *session, const struct limit_settlement *settlements, size_t count);
 

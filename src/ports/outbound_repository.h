@@ -11,7 +11,7 @@
 #include "ports/dead_letter_repository.h"
 
 struct outbound_message {
-	struct slice id;         /* UUID: the message's id, or derived from it */
+	struct slice id;         /* a UUID: the message's id, or an id derived from it */
 	struct slice message_id; /* the id in the event, or the event's identity on the bus */
 	/* the event's position on the bus, if the event has no id; not stored */
 	struct slice position;

@@ -10,7 +10,7 @@
 #include "flow/reader.h"
 #include "services/counters/counters.h"
 
-/* The key of its command is the user's id. */
+/* A lookup of a counter. The key of its command is the user's id. */
 struct counter_lookup {
 	struct read read;
 	bool is_list;          /* look up the list of all the user's counters, not just one */

@@ -34,7 +34,7 @@ void notifications_add_routes(struct notifications *notifications, struct router
 
 /* ---- intake ---- */
 
-/* See flow/intake.h; the context is the struct notifications. */
+/* The callbacks apply and committed of flow/intake.h; the context is the struct notifications. */
 enum status notifications_apply(void *notifications, struct session *session,
 	const struct intake_batch *batch, size_t *repeated);
 void notifications_committed(void *notifications);
@@ -49,7 +49,7 @@ QP_MUST_CHECK enum status notifications_take_again(void *notifications, struct s
 
 /* ---- sending ---- */
 
-/* See flow/delivery.h. */
+/* The callback write_body of flow/delivery.h. */
 const char *notifications_write_body(
 	struct arena *arena, const struct claim *claim, struct slice *body);
 

@@ -36,13 +36,14 @@ struct sender {
 /* Returns the callbacks for its lanes. They carry only operators' actions. */
 struct lane_service sender_lane_service(struct sender *sender);
 
-/* See flow/intake.h; the context is the struct sender. */
+/* The callbacks apply, committed and put_aside of flow/intake.h; the context is the struct
+ * sender. */
 enum status sender_apply(
 	void *sender, struct session *session, const struct intake_batch *batch, size_t *repeated);
 void sender_taken(void *sender);
 bool sender_put_aside(void *sender, const struct intake_item *items, size_t count);
 
-/* See flow/delivery.h. */
+/* The callback write_body of flow/delivery.h. */
 const char *sender_write_body(struct arena *arena, const struct claim *claim, struct slice *body);
 
 /* Writes the metrics of the sender and of its delivery. */
