@@ -44,7 +44,7 @@ struct client_place {
 /* Embedded in a worker. All zero means that there are no connections. */
 struct client_queues {
 	struct {
-		struct connection *first; /* the longest wait */
+		struct connection *first; /* the connection that has waited longest */
 		struct connection *last;
 	} of[CLIENT_STATES];
 	size_t bytes; /* the sum over all connections */

@@ -79,7 +79,7 @@ struct pot_facts {
 	int64_t coin_total;
 };
 
-/* A row of coin, which may contradict the rules. */
+/* A row of the table coin, which may contradict the rules. */
 struct coin_facts {
 	int64_t id;
 	int64_t pot_id;

@@ -36,7 +36,7 @@ struct counters {
 	struct unread_verifier *verifier;
 };
 
-/* Returns the callbacks for its lanes. `counters` must outlive the lanes. */
+/* Returns the callbacks for the lanes of the service. `counters` must outlive the lanes. */
 struct lane_service counters_lane_service(struct counters *counters);
 
 /* Adds the routes. `counters` must outlive the router. */

@@ -22,7 +22,7 @@ struct counts {
 	struct lane_set *lanes; /* not owned */
 };
 
-/* Returns the callbacks for its lanes. `counts` must outlive the lanes. */
+/* Returns the callbacks for the lanes of the service. `counts` must outlive the lanes. */
 struct lane_service counts_lane_service(struct counts *counts);
 
 /* Adds the routes. `counts` must outlive the router. */

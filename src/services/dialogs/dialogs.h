@@ -29,7 +29,7 @@ struct dialogs {
 	const char *name_space; /* --masstransit-namespace */
 };
 
-/* Returns the callbacks for its lanes. `dialogs` must outlive the lanes. */
+/* Returns the callbacks for the lanes of the service. `dialogs` must outlive the lanes. */
 struct lane_service dialogs_lane_service(struct dialogs *dialogs);
 
 /* Adds the routes. `dialogs` must outlive the router. */

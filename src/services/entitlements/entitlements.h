@@ -35,7 +35,7 @@ struct entitlements {
 	struct lane_set *lanes; /* the struct owns none of its members */
 };
 
-/* Returns the callbacks for its lanes. `entitlements` must outlive the lanes. */
+/* Returns the callbacks for the lanes of the service. `entitlements` must outlive the lanes. */
 struct lane_service entitlements_lane_service(struct entitlements *entitlements);
 
 /* Adds the routes. `entitlements` must outlive the router. */

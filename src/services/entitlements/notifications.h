@@ -26,7 +26,7 @@ struct notifications {
 	struct lane_set *lanes; /* the struct owns none of its members */
 };
 
-/* Returns the callbacks for its lanes. `notifications` must outlive the lanes. */
+/* Returns the callbacks for the lanes of the service. `notifications` must outlive the lanes. */
 struct lane_service notifications_lane_service(struct notifications *notifications);
 
 /* Adds the routes. `notifications` must outlive the router. */

@@ -46,7 +46,7 @@ struct gateway {
 	struct lane_set *lanes;        /* the struct owns none of its members */
 };
 
-/* Returns the callbacks for its lanes. `gateway` must outlive the lanes. */
+/* Returns the callbacks for the lanes of the service. `gateway` must outlive the lanes. */
 struct lane_service gateway_lane_service(struct gateway *gateway);
 
 /* A metrics collector (context: the gateway). */

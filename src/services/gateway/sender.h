@@ -33,7 +33,7 @@ struct sender {
 	struct tally malformed;
 };
 
-/* Returns the callbacks for its lanes. They carry only operators' actions. */
+/* Returns the callbacks for the lanes of the sender. The lanes carry only operators' actions. */
 struct lane_service sender_lane_service(struct sender *sender);
 
 /* The callbacks apply, committed and put_aside of flow/intake.h; the context is the struct

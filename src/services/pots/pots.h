@@ -24,7 +24,7 @@ struct pots {
 	int64_t lock_retries;
 };
 
-/* Returns the callbacks for its lanes. `pots` must outlive the lanes. */
+/* Returns the callbacks for the lanes of the service. `pots` must outlive the lanes. */
 struct lane_service pots_lane_service(struct pots *pots);
 
 /* Adds the routes. Their paths are in `arena`; `pots` and `arena` must outlive the router. */
