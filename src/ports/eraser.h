@@ -46,7 +46,7 @@ struct eraser_ops {
 struct eraser {
 	const struct eraser_ops *ops;
 	const char *service;                   /* e.g. "dialogs" */
-	const char *places[ERASER_PLACES_MAX]; /* "messages received", … */
+	const char *places[ERASER_PLACES_MAX]; /* e.g. "messages received" */
 	size_t place_count;
 };
 
