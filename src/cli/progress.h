@@ -18,7 +18,7 @@ struct progress {
 	bool is_drawn; /* there is a line to erase */
 };
 
-/* Begins with 0 of `total` done. `title` must outlive the progress. */
+/* Begins with nothing done of `total`. `title` must outlive the progress. */
 void progress_begin(struct progress *progress, const char *title, int64_t total);
 
 /* Sets how much is done. Draws at most ten times a second, so that it can be called for each row.

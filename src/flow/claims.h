@@ -12,11 +12,11 @@
 enum claim_try {
 	TRY_WORKED,
 	TRY_FAILED, /* counts as an attempt; after the last attempt the row is given up */
-	/* the receiver did not confirm it; does not count as an attempt, because an outage must not
-	 * make rows be given up; the row is due again in about a second */
+	/* the receiver did not confirm; this does not count as an attempt, because no row may be
+	 * given up during an outage; the row is due again in about a second */
 	TRY_AWAY,
-	/* nothing was sent, because the receiver was away; does not count; the row is due at
-	 * once */
+	/* nothing was sent, because the receiver was away; this does not count as an attempt; the
+	 * row is due at once */
 	TRY_NOT_MADE,
 	TRY_REFUSED, /* no further attempt can help: the row is given up */
 };

@@ -37,7 +37,7 @@ struct outbox_repository_ops {
 struct outbox_repository {
 	const struct outbox_repository_ops *ops;
 	const struct claim_repository *claims;
-	/* its FAILED rows as dead letters; put() must not be called */
+	/* shows the outbox's FAILED rows as dead letters; its put() must not be called */
 	const struct dead_letter_repository *dead;
 };
 
