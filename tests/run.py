@@ -40,7 +40,8 @@ def arguments_of(words):
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("chosen", nargs="*", default=["quick"], help=argparse.SUPPRESS)
     parser.add_argument("--list", action="store_true", help="print the names of the jobs, run nothing")
-    parser.add_argument("--tree", default=plan.ASAN, choices=plan.TREES, help="the build to test, except under TSan")
+    parser.add_argument("--tree", choices=plan.TREES, help="the build for all tests but those under TSan; without it, "
+                        f"{plan.PLAIN} for end-to-end tests and {plan.ASAN} for the others")
     parser.add_argument("--build", default="", metavar="TARGET", help="build only this for tests named by tests/…")
     parser.add_argument("--jobs", type=int, default=SLOTS, help="how many at once")
     return parser.parse_args(words)
@@ -51,8 +52,8 @@ def jobs_of(word, arguments):
     if word in plan.SETS:
         return plan.SETS[word](arguments.tree)
     if word.startswith("tests/"):
-        job = plan.pytest(word, "e2e", [word], arguments.tree)
-        job.target = arguments.build
+        job = plan.pytest(word, "e2e", [word], arguments.tree or plan.PLAIN)
+        job.targets = (arguments.build,) if arguments.build else job.targets
         return [job]
     name, _, test = word.partition(":")
     known = [job for name in ("full", "citus", "ha") for job in plan.SETS[name](arguments.tree)]

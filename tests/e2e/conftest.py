@@ -43,8 +43,8 @@ def pytest_runtest_makereport(item):
 
 @pytest.fixture(scope="session")
 def binary():
-    """The program: $QUIPU, or what the ASan build makes."""
-    path = pathlib.Path(os.environ.get("QUIPU", ROOT / "build-asan" / "quipu")).resolve()
+    """The program: $QUIPU, or the one that tests/run.py has built without sanitizers."""
+    path = pathlib.Path(os.environ.get("QUIPU", ROOT / "build-plain" / "quipu")).resolve()
     assert os.access(path, os.X_OK), f"no program at {path}: build it, or set QUIPU to its path"
     return path
 

@@ -1,8 +1,12 @@
 """Every job that a run may have: what it runs, on which build, with which servers.
 
 `quick` is make test: every promise once. `rest` is what make test-full adds: threads under TSan, long faults, attacks,
-images, packages. Both can run on build-coverage in place of build-asan: the same build that also counts the lines it runs, so that
-measuring costs no second run.
+images, packages.
+
+In make test, programs that test functions run under ASan and UBSan, and the end-to-end tests run on a build without
+sanitizers: they start the program thousands of times, which takes three times as long under ASan. make test-full and
+.ci/run test everything on build-coverage, which has both sanitizers and also counts the lines it runs, so that measuring costs
+no second run.
 """
 
 import dataclasses
@@ -10,20 +14,28 @@ import pathlib
 import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-ASAN, TSAN, COVERAGE, NO_TREE = "build-asan", "build-tsan", "build-coverage", None
+PLAIN, ASAN, TSAN, COVERAGE, NO_TREE = "build-plain", "build-asan", "build-tsan", "build-coverage", None
 # Line numbers for reports, and no more: full debug information and -O2 take twice as long to compile.
 FAST_BUILD = ["-Ddebug=false", "-Dc_args=-g1", "-Doptimization=1"]
-TREES = {
-    ASAN: ["-Db_sanitize=address,undefined", *FAST_BUILD],
+FASTEST_BUILD = ["-Ddebug=false", "-Dc_args=-g1", "-Doptimization=0"]  # for programs that do little
+TREES = {  # in the order in which they are built
+    PLAIN: FAST_BUILD,
+    ASAN: ["-Db_sanitize=address,undefined", *FASTEST_BUILD],
     TSAN: ["-Db_sanitize=thread", *FAST_BUILD],
     COVERAGE: ["-Db_coverage=true", "-Db_sanitize=address,undefined", *FAST_BUILD],
 }
 TSAN_OPTIONS = {"TSAN_OPTIONS": "halt_on_error=1 second_deadlock_stack=1"}
 E2E_WORKERS = 4  # most tests wait most of the time: for servers, commits, leases
 # The files that take longest begin first, so that none of them is left alone at the end.
-E2E_FIRST = ["counters_outage", "counters_events", "verify", "gateway_kafka", "counters_cache", "postgres_outage",
-             "entitlements_crash", "sender", "verify_plans", "entitlements_outage", "pots_locks", "gateway_crash",
-             "unread_plans", "startup", "idempotency", "counters_stream", "access_tokens", "tls", "secrets"]
+E2E_FIRST = ["readme", "copy", "verify", "counters_outage", "startup", "operator_cli", "gateway_kafka", "verify_plans",
+             "gateway_kafka_loss", "compose", "examples", "sender_webhook", "pots_locks", "attack", "kubernetes", "tls",
+             "secrets", "sender", "entitlements_outage", "entitlements_operator", "entitlements_crash",
+             "counters_events", "http2_attacks", "gateway_crash", "entitlements_batch", "gateway_outage",
+             "access_tokens", "erase_user", "notifications_webhook", "idempotency", "operator_servers",
+             "gateway_storms", "pots_routes", "pots_wire"]
+
+E2E_PROGRAMS = ("quipu", "tests/unit/stream_server", "tests/unit/proto_echo", "tests/contract/message_repository_contract",
+                "tests/contract/conversation_contract", "tests/contract/counter_repository_contract")
 
 # Each port's suite and the engines it runs on.
 CONTRACTS = {
@@ -94,7 +106,7 @@ class Job:
     env: dict = dataclasses.field(default_factory=dict)
     needs: tuple = ()  # shared servers
     slots: int = 1  # how many jobs it counts as
-    target: str = ""  # the one program that it needs of the tree; empty: all
+    targets: tuple = ()  # the programs that it needs of the tree; empty: all
 
 
 def programs(folder, table):
@@ -114,7 +126,7 @@ def cmocka(name, kind, tree, program, engine="-", env=None):
     if engine != "-" and engine not in WITHOUT_SERVER:
         command = with_server(engine, command)
     needs = (engine,) if engine in (*SHARED, CLUSTER) else ()
-    return Job(name, kind, "cmocka", command, tree, engine, env, needs, target=f"tests/{program}")
+    return Job(name, kind, "cmocka", command, tree, engine, env, needs, targets=(f"tests/{program}",))
 
 
 def unit(tree=ASAN, kind="unit", only=None, env=None):
@@ -125,7 +137,7 @@ def unit(tree=ASAN, kind="unit", only=None, env=None):
 
 def fuzz(tree=ASAN, kind="fuzz"):
     return [Job(f"{kind}/{name}", kind, "plain", [f"{tree}/tests/fuzz/replay_{name}", f"tests/fuzz/corpus/{name}"], tree,
-                target=f"tests/fuzz/replay_{name}")
+                targets=(f"tests/fuzz/replay_{name}",))
             for name in programs("fuzz", "fuzz_targets")]
 
 
@@ -155,9 +167,10 @@ def special_programs():
     return [name for name in programs("contract", "contract_tests") if not name.endswith("_contract")]
 
 
-def pytest(name, kind, arguments, tree=ASAN, env=None, slots=1):
+def pytest(name, kind, arguments, tree=PLAIN, env=None, slots=1):
     env = {"QUIPU": f"{ROOT}/{tree}/quipu", **(env or {})} if tree else env or {}
-    return Job(name, kind, "pytest", list(arguments), tree, env=env, needs=SHARED if tree else (), slots=slots)
+    return Job(name, kind, "pytest", list(arguments), tree, env=env, needs=SHARED if tree else (), slots=slots,
+               targets=E2E_PROGRAMS)
 
 
 def e2e_files():
@@ -165,31 +178,32 @@ def e2e_files():
     return first + sorted({str(path.relative_to(ROOT)) for path in ROOT.glob("tests/e2e/test_*.py")} - set(first))
 
 
-def e2e(tree=ASAN, kind="e2e", marked="not full", workers=E2E_WORKERS):
+def e2e(tree=PLAIN, kind="e2e", marked="not full", workers=E2E_WORKERS):
     return pytest(kind, kind, ["-n", str(workers), "--dist", "loadfile", "-m", marked, *e2e_files()], tree,
                   slots=workers)
 
 
-def citus(tree=ASAN):
+def citus(tree=None):
     """What make test-citus runs. Tests of the store's ports and stories of every service; a test of SQLite, or of an
     older schema, has nothing to say here."""
     ports = [(port, CLUSTER) for port, engines in CONTRACTS.items() if "postgres" in engines]
     files = [f"tests/e2e/test_{name}.py" for name in CITUS_E2E]
     stories = pytest("citus/e2e", "citus", ["-n", "2", "--dist", "loadfile", "-m", "not full", "-k",
-                                            "not sqlite and not older", *files], tree, {"QUIPU_TEST_CITUS": "1"}, slots=2)
+                                            "not sqlite and not older", *files], tree or PLAIN,
+                     {"QUIPU_TEST_CITUS": "1"}, slots=2)
     stories.needs = (*stories.needs, CLUSTER)
-    return [*contract(tree, "citus", ports), stories]
+    return [*contract(tree or ASAN, "citus", ports), stories]
 
 
-def high_availability(tree=ASAN):
+def high_availability(tree=None):
     """What make test-ha runs: stories in which one of several servers dies. They take too many servers for make test."""
-    return [pytest("ha", "ha", ["tests/e2e/ha"], tree)]
+    return [pytest("ha", "ha", ["tests/e2e/ha"], tree or PLAIN)]
 
 
 def targets(jobs, tree):
     """What has to be built of a tree for these jobs; empty: all of it."""
-    wanted = {job.target for job in jobs if job.tree == tree}
-    return [] if "" in wanted else sorted(wanted)
+    wanted = [job.targets for job in jobs if job.tree == tree]
+    return [] if () in wanted else sorted({target for targets in wanted for target in targets})
 
 
 def tsan():
@@ -200,10 +214,12 @@ def tsan():
                       {**TSAN_OPTIONS, **FULL_EFFORT}, slots=2)])
 
 
-def quick(tree=ASAN):
+def quick(tree=None):
     layers = pytest("layers", "layers", ["tests/layers"], NO_TREE)
     judges = pytest("prove-checks", "prove-checks", ["tests/prove/tests"], NO_TREE)
-    return [e2e(tree), *contract(tree), *traced(tree), *unit(tree), *fuzz(tree), layers, judges]
+    programs_tree = tree or ASAN
+    return [e2e(tree or PLAIN), *contract(programs_tree), *traced(programs_tree), *unit(programs_tree), *fuzz(programs_tree),
+            layers, judges]
 
 
 def random(tree):
@@ -211,11 +227,11 @@ def random(tree):
     return unit(tree, "random", RANDOM_UNIT, FULL_EFFORT)
 
 
-def rest(tree=ASAN):
-    alone = e2e(tree, kind="e2e-full", marked="full", workers=1)
+def rest(tree=None):
+    alone = e2e(tree or PLAIN, kind="e2e-full", marked="full", workers=1)
     image = pytest("image", "image", ["tests/image"], NO_TREE)
     package = pytest("package", "package", ["tests/package"], NO_TREE)
-    return [alone, image, package, *faults(tree), *random(tree), *tsan()]
+    return [alone, image, package, *faults(tree or ASAN), *random(tree or ASAN), *tsan()]
 
 
 SETS = {"quick": quick, "rest": rest, "citus": citus, "ha": high_availability,

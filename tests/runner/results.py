@@ -4,6 +4,8 @@ import dataclasses
 import re
 import xml.etree.ElementTree as xml
 
+from .plan import PLAIN
+
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 ENGINES = ("postgres", "sqlite", "redis", "kafka", "nats", "rabbitmq")
 
@@ -53,4 +55,4 @@ def read_pytest(line, job):
     """The case of one finished test, as pytest_report.py tells it."""
     node = line["node"]
     return Case(job.kind, engine_of(node) if job.tree else "-", node, line["outcome"], line["seconds"], line["text"],
-                f"tests/run.py '{node}'" + (f" --tree {job.tree}" if job.tree != "build-asan" else ""))
+                f"tests/run.py '{node}'" + (f" --tree {job.tree}" if job.tree not in (PLAIN, None) else ""))
