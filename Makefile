@@ -126,4 +126,4 @@ fuzz:
 	@tests/fuzz/run.sh
 
 clean:
-	@rm -rf build build-plain build-asan build-tsan build-coverage build-fuzz build-clang build-image build-deb build-package build-soak build-mutants build-planted build-prove build-times.json dist
+	@rm -rf build build-plain build-asan build-tsan build-coverage build-fuzz build-clang build-image build-deb build-package build-soak build-pycache build-mutants build-planted build-prove build-times.json dist

@@ -17,6 +17,9 @@ from .results import FAILED, PASSED, SKIPPED, Case
 SILENCE_MAX_S = 1500  # a job that reports nothing for longer hangs: it is killed, and has failed
 ENGINE_MISSING = 77  # how a program says that its server cannot be had
 STAND_IN = "librdkafka's mock cluster"  # said where no real Kafka can be had
+# pytest compiles every test file with its assertions rewritten: 4 s in each worker, unless it finds what it compiled
+# last time.
+COMPILED_ONCE = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(ROOT / "build-pycache")}
 
 
 class Execution:
@@ -170,7 +173,7 @@ class Execution:
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "report"
             path.touch()
-            env = {**job.env, "QUIPU_PYTEST_REPORT": str(path), "PYTHONPATH": str(ROOT / "tests")}
+            env = {**job.env, **COMPILED_ONCE, "QUIPU_PYTEST_REPORT": str(path), "PYTHONPATH": str(ROOT / "tests")}
             command = ["/usr/bin/python3", "-m", "pytest", "-q", "--no-header", "--tb=short", "-p", "no:cacheprovider",
                        "-c", "tests/pytest.ini", f"--rootdir={ROOT}", "-p", "runner.pytest_report", *job.command]
             with path.open(encoding="utf-8") as report, tempfile.TemporaryFile() as output:
