@@ -38,7 +38,8 @@ struct lane {
 	struct command_list waiting;
 	size_t weight;
 	size_t bytes;
-	/* weight and bytes of the commands in `waiting`, by bits of their hashes */
+	/* Weight and bytes of the commands in `waiting`. Each hash has GROUPS groups of GROUP_BITS
+	 * bits; shares[g][v] sums the commands whose group g has the value v. */
 	struct share shares[GROUPS][1 << GROUP_BITS];
 	bool consumer_waits;
 	bool woken; /* lane_wake() was called since the consumer last waited */

@@ -1,7 +1,7 @@
 /*
  * Messages and counters may be in different stores, so there is no common snapshot. Verification
  * reads a page of users from each side and walks through both pages together. They are both
- * complete only up to a certain user, the horizon; users after it are compared with the next page.
+ * complete only up to a certain user, the horizon; users after it are left for the next page.
  * A repair compares the unread messages of one user in the same way and applies the missing changes
  * in its own transaction.
  */

@@ -4,8 +4,8 @@
 #include "admin/verify_claims.h"
 #include "admin/verify_idempotency.h"
 
-/* How many last messages are read at once; few, because their texts, which are not needed, may be
- * long. */
+/* How many conversations have their last message read at once. Few, because the texts of the
+ * messages are read, too, and may be long. */
 #define MESSAGES_AT_ONCE 64
 
 static struct slice id_of(struct verify_page *page, const struct conversation_row *row)

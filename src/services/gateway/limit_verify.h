@@ -1,14 +1,16 @@
 /*
  * Checks limits and messages for `quipu verify` (admin/verify.h). The rules hold at every commit,
  * even under load: a slot is reserved before it is used, and a new configuration begins a new
- * window. Differences, besides those of admin/verify_idempotency.h and, for messages that the
- * sender has taken, admin/verify_claims.h:
+ * window. It reports these differences:
  *
- *   config           rate_limit is below 1, or time_window is not from 1 to 525600
+ *   config           rate_limit is below 1, or time_window is outside 1 to 525600
  *   negative         current_count or reserved_count is negative
  *   over-reserved    current_count is more than reserved_count
  *   over-limit       reserved_count is more than rate_limit, unless the row is in shadow mode
  *   in-the-future    the window begins ahead of the store's time
+ *
+ * It also reports those of admin/verify_idempotency.h and, for messages that the sender has taken,
+ * those of admin/verify_claims.h.
  *
  * A pending Idempotency-Key is not a difference: if the outcome of a send was never recorded, its
  * key stays pending until it expires.

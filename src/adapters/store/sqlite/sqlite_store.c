@@ -15,8 +15,9 @@
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
 /*
- * After a failure the store is down until a session succeeds, but for this long at most. Otherwise
- * a process that gets no requests while it is down would never find out that the file works again.
+ * After a failure the store counts as down until a session succeeds, but for no longer than this.
+ * Without the limit, a process that gets no requests while its store is down would never find out
+ * that the file works again.
  */
 #define DOWN_NS (5 * NS_PER_S)
 
