@@ -310,8 +310,8 @@ static void release(struct app *app)
 	log_line(LOG_INFO, "main", "stopped");
 }
 
-/* Closes everything that was opened so far: the threads of client libraries must have ended before
- * exit() tears the libraries down. */
+/* Closes everything that has been opened so far: the threads of client libraries must have ended
+ * before exit() tears the libraries down. */
 static int refuse_start(struct app *app, const char *why)
 {
 	fprintf(stderr, "quipu: %s\n", why);

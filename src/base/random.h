@@ -9,7 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Fills `out` from the kernel. Thread-safe. Aborts if the kernel returns an error. */
+/* Fills `out` with random bytes from the kernel. Thread-safe. Aborts if the kernel returns an
+ * error. */
 void random_bytes(void *out, size_t len);
 
 /* Has no lock, so each thread needs dice of its own. */

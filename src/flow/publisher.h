@@ -63,8 +63,8 @@ struct publisher;
 /* Creates a publisher without a thread. */
 struct publisher *publisher_new(const struct publisher_config *config);
 
-/* Starts the thread. Without a thread, publisher_give() carries the effects out itself, for
- * tests. */
+/* Starts the thread. Without a thread, publisher_give() carries out the effects itself; only
+ * tests use this. */
 void publisher_start(struct publisher *publisher);
 
 /* Ends the thread, if there is one. The publisher must hold no writes. */

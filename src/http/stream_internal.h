@@ -1,6 +1,6 @@
 /*
- * How a protocol and a stream work together. Private to http/: the protocols, request.c and
- * stream.c.
+ * How a protocol and a stream work together. Private to http/: only the protocols, request.c and
+ * stream.c include it.
  */
 #ifndef QUIPU_HTTP_STREAM_INTERNAL_H
 #define QUIPU_HTTP_STREAM_INTERNAL_H

@@ -48,13 +48,14 @@ struct cached_limit {
 /*
  * A user's counter in the cache, kept for 5 minutes. counter:<userId>:UnreadMessages holds
  * {"count","version","lastUpdated"}; counters:<userId>, the list of all the user's counters, holds
- * the same in an array, with a "type" first. Count and version are not negative and stay below
- * 10^15. Version 0 means that the user has no counter; this is cached as well.
+ * an array of such objects, whose first member is "type". Count and version are not negative and
+ * stay below 10^15. Version 0 means that the user has no counter; this is cached as well.
  *
  * A user has one lease (counter:<userId>:UnreadMessages:lease, 10 s) for the counter and the list
- * together. A reader that misses takes it, and may write the value that it then reads from the
- * store only while it holds the lease. Writers delete the lease. So a reader never writes a value
- * older than the last refresh:
+ * together. A reader that misses takes the lease and then reads the value from the store. It may
+ * put that value into the cache only if it still holds the lease. After a commit, a writer
+ * refreshes the cache, which also deletes the lease. So a reader never caches a value older than
+ * the last refresh:
  *
  *   what happened since the reader took its lease    why its value is not written
  *   a refresh                                        the lease is gone

@@ -173,8 +173,8 @@ struct entitlement_repository_ops {
 		struct session *session, struct arena *arena, struct entitlement_query *queries,
 		size_t count);
 
-	/* Outside a transaction: looks up entitlements with their sources, each from one snapshot.
-	 * `looks` may be in any order and have duplicates. */
+	/* Outside a transaction: looks up entitlements. Each is read together with its sources,
+	 * from one snapshot. `looks` may be in any order and have duplicates. */
 	QP_MUST_CHECK enum status (*look)(const struct entitlement_repository *repository,
 		struct session *session, struct arena *arena, struct entitlement_look *looks,
 		size_t count);

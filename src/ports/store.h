@@ -173,7 +173,7 @@ struct session_ops {
 		struct session *session, struct idempotency_record *records, size_t count);
 
 	/* Outside a transaction: reads a page of the stored keys whose scope begins with `prefix`,
-	 * which is ASCII, by scope and key. */
+	 * in the order of scope and key. `prefix` is ASCII. */
 	QP_MUST_CHECK enum status (*idempotency_list)(struct session *session, struct arena *arena,
 		struct slice prefix, struct row_page *page, struct kept_answer *keys);
 

@@ -7,7 +7,7 @@
 
 #include "adapters/bus/nats/nats_internal.h"
 
-/* How often a wait checks `hurry`. */
+/* The interval at which a wait checks `hurry`. */
 #define GLANCE_NS (100 * NS_PER_MS)
 
 bool nats_mailbox_open(struct nats_mailbox *mailbox, struct nats_link *link)

@@ -191,8 +191,8 @@ static bool drop_page(struct redis_connection *connection, const redisReply *nam
 	return redis_receive_ok(connection, "DEL", names->elements);
 }
 
-/* Deletes all names that match. SCAN is sure to find each name that exists during the whole
- * scan. */
+/* Deletes all names that match. SCAN is guaranteed to return every name that exists throughout
+ * the scan. */
 static bool drop_matching(struct redis_connection *connection, struct slice pattern)
 {
 	char cursor[32] = "0";

@@ -285,8 +285,8 @@ QP_MUST_CHECK bool pg_url_check(const char *url, char *why, size_t size);
  * returns NULL, blocks, and the caller checks PQstatus(). */
 PGconn *pg_dial(const char *url);
 
-/* Begins to connect without blocking, as PQconnectStart() does. If the URL has several hosts, turn
- * N tries the Nth host, and starts over after the last. */
+/* Begins to connect without blocking, as PQconnectStart() does. If the URL has several hosts, each
+ * call tries only one of them: host number `turn`, modulo the number of hosts. */
 PGconn *pg_dial_start(const char *url, unsigned turn);
 
 /* Writes the reason for the last failure as one line. */
