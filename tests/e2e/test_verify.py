@@ -203,8 +203,11 @@ def test_damaged_entitlements_are_named(binary, serve, store, traffic):
     for name in ENTITLED:
         traffic(server).entitlements(name)  # versions 1, 2 and 3, and two steps of version 3
     wait_until(lambda: server.metric("quipu_notifications_sent_total") == 3 * len(ENTITLED), "all are sent")
-    another = "(SELECT event_id FROM entitlement_audit WHERE user_id = 'good' AND version = 1)"
-    server = restarted(serve, store, ENTITLEMENTS, "entitlements.db", server, [
+    server.stop()
+    ((event,),) = query(store, "entitlements.db",
+                        "SELECT event_id FROM entitlement_audit WHERE user_id = 'good' AND version = 1")
+    another = f"'{event}'"
+    damage(store, "entitlements.db", [
         "UPDATE entitlements SET version = 0 WHERE user_id = 'version'",
         "UPDATE entitlements SET status = 'REVOKED' WHERE user_id = 'status'",
         "DELETE FROM entitlement_audit WHERE user_id = 'missing'",
@@ -226,6 +229,7 @@ def test_damaged_entitlements_are_named(binary, serve, store, traffic):
         "(SELECT event_id FROM entitlement_audit WHERE user_id = 'lies' AND version = 1)",
         f"UPDATE entitlements SET updated_at = {from_now(store, 3600)} WHERE user_id = 'ahead'",
     ])
+    server = serve(store, *ENTITLEMENTS)
     assert verified(binary, server, "entitlements")[0] == {
         (f"{name}:item", what) for name, what in (
             ("version", "version"), ("version", "audit-differs"), ("status", "status"), ("status", "audit-differs"),

@@ -152,7 +152,7 @@ def query(store, file, sql):
 def from_now(store, seconds):
     """Returns SQL for a time this many seconds from now."""
     if store.name == "postgres":
-        return f"(clock_timestamp() + interval '{seconds} seconds')"
+        return f"(now() + interval '{seconds} seconds')"  # a cluster cannot use clock_timestamp() in an UPDATE
     return f"(cast((julianday('now') - 2440587.5) * 86400000000 as integer) + {seconds} * 1000000)"
 
 

@@ -97,39 +97,34 @@ static const struct pg_statement entitlements[] = {
 
 /* ---- statements for `quipu verify` ------------------------------------------------------ */
 
-#define NEWEST_LINES(condition)                                                            \
-	"  SELECT DISTINCT ON (b.user_id, b.stock_keeping_unit) b.user_id, "               \
-	"    b.stock_keeping_unit, b.action, b.version, b.step, b.occurred_at "            \
-	"  FROM page p "                                                                   \
-	"  JOIN entitlement_audit b USING (user_id, stock_keeping_unit) "                  \
-	"  WHERE " condition " "                                                           \
-	"  ORDER BY b.user_id, b.stock_keeping_unit, b.version DESC, b.step DESC"
+/*
+ * The newest line as an array, because arrays are compared element by element. A CTE would be read
+ * in a statement of its own, at another moment than the entitlement, and traffic would look like a
+ * difference. Here each shard is read by one statement, and what belongs to a user is on one shard.
+ */
+#define NEWEST_LINE(columns, condition)                                                    \
+	"(SELECT max(ARRAY[" columns "]) FROM entitlement_audit b "                        \
+	" WHERE b.user_id = e.user_id AND b.stock_keeping_unit = e.stock_keeping_unit " condition ")"
 
 static const struct pg_statement facts[] = {
 	{"quipu_entitlements_list_facts",
-		"WITH page AS MATERIALIZED ("
-		"  SELECT * "
-		"  FROM entitlements "
-		"  WHERE (user_id, stock_keeping_unit) > ($1::text, $2::text) "
-		"  ORDER BY user_id, stock_keeping_unit LIMIT $3::int8), "
-		"sources AS MATERIALIZED ("
-		"  SELECT DISTINCT s.user_id, s.stock_keeping_unit "
-		"  FROM page p "
-		"  JOIN entitlement_sources s USING (user_id, stock_keeping_unit) "
-		"  WHERE s.status = 'ACTIVE'), "
-		"changes AS MATERIALIZED (" NEWEST_LINES("b.step = 0") "), "
-		"lines AS MATERIALIZED (" NEWEST_LINES("true") ") "
-		"SELECT e.user_id, e.status = 'ACTIVE', e.version, "
-		"    " CITUS_TO_US("e.updated_at") ", e.step, e.stock_keeping_unit, "
-		"    s.user_id IS NOT NULL, a.version IS NOT NULL, "
-		"    coalesce(a.action = 'GRANTED', false), coalesce(a.version, 0), "
-		"    coalesce(" CITUS_TO_US("a.occurred_at") ", 0), coalesce(b.version, 0), "
-		"    coalesce(b.step, 0) "
-		"FROM page e "
-		"LEFT JOIN sources s USING (user_id, stock_keeping_unit) "
-		"LEFT JOIN changes a USING (user_id, stock_keeping_unit) "
-		"LEFT JOIN lines b USING (user_id, stock_keeping_unit) "
-		"ORDER BY e.user_id, e.stock_keeping_unit"},
+		"SELECT user_id, is_active, version, updated_us, step, stock_keeping_unit, "
+		"    has_source, change IS NOT NULL, coalesce(change[3] = 1, false), "
+		"    coalesce(change[1], 0), coalesce(change[2], 0), coalesce(line[1], 0), "
+		"    coalesce(line[2], 0) "
+		"FROM ("
+		"  SELECT e.user_id, e.status = 'ACTIVE' AS is_active, e.version, "
+		"    " CITUS_TO_US("e.updated_at") " AS updated_us, e.step, e.stock_keeping_unit, "
+		"    EXISTS (SELECT FROM entitlement_sources s "
+		"      WHERE s.user_id = e.user_id AND s.status = 'ACTIVE' "
+		"        AND s.stock_keeping_unit = e.stock_keeping_unit) AS has_source, "
+		"    " NEWEST_LINE("b.version, " CITUS_TO_US("b.occurred_at") ", "
+		"      (b.action = 'GRANTED')::int::int8", "AND b.step = 0") " AS change, "
+		"    " NEWEST_LINE("b.version, b.step::int8", "") " AS line "
+		"  FROM entitlements e "
+		"  WHERE (e.user_id, e.stock_keeping_unit) > ($1::text, $2::text) "
+		"  ORDER BY e.user_id, e.stock_keeping_unit LIMIT $3::int8) AS page "
+		"ORDER BY user_id, stock_keeping_unit"},
 	{"quipu_entitlements_list_source_owners",
 		"SELECT s.user_id, s.stock_keeping_unit, count(e.user_id) > 0 "
 		"FROM entitlement_sources s "
