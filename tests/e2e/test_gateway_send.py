@@ -138,7 +138,9 @@ def test_a_refused_send_is_never_sent(gateway, gateway_server):
 
 
 def waits_for_a_lock(database):
-    return database.query("SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+    """On whichever node of a cluster the row is."""
+    sql = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    return any(rows for rows in database.on_each_node(sql))
 
 
 def test_r2_1_r3_1_a_send_waits_for_the_lock_of_the_row_and_for_no_other(serve, gateway_client, postgres_stack):

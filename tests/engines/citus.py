@@ -102,6 +102,9 @@ class DistributedDatabase(Database):
     def on_workers(self, sql):
         return [Database(node, self.name).query(sql) for node in self.server.nodes[1:]]
 
+    def on_each_node(self, sql):
+        return [self.query(sql), *self.on_workers(sql)]
+
     def drop(self):
         """The coordinator first: its background worker would connect to the others."""
         for node in self.server.nodes:

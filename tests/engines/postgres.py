@@ -52,8 +52,9 @@ def _programs():
 class Databases:
     """Databases of one server, created for any number of processes, and its log."""
 
+    _names = itertools.count(1)  # of all objects: two of them may stand for one server
+
     def __init__(self, port, log):
-        self._names = itertools.count(1)
         self.port = port
         self.log = pathlib.Path(log)
 
@@ -185,6 +186,10 @@ class Database:
         with contextlib.closing(self.connect()) as connection, connection.cursor() as cursor:
             cursor.execute(sql, arguments)
             return cursor.fetchall() if cursor.description else []
+
+    def on_each_node(self, sql):
+        """The rows of every server that keeps a part of the database."""
+        return [self.query(sql)]
 
     def value(self, item):
         """The value in the table, or None where there is no such row."""
