@@ -14,9 +14,13 @@ import pytest
 from engines import shared
 from harness.available import available
 from harness.citus import distribute, migrate
+from harness.everything import post, use_every_service
 from harness.quipu import run
 from harness.stores import PostgresStore
+from harness.verify import verify
 
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/SCALING.md"
+ALL = ("--roles", "all")
 PLACED = {
     "conversations": "user_id", "count_values": "item_id", "counter_messages": "user_id", "counters": "user_id",
     "entitlement_audit": "user_id", "entitlement_sources": "user_id", "entitlements": "user_id",
@@ -24,6 +28,8 @@ PLACED = {
 }
 PLACES = ("SELECT table_name::text, distribution_column FROM citus_tables "
           "WHERE table_name::text !~ '^entitlement_audit_'")
+TABLES = ("SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') "
+          "AND NOT relispartition AND relname !~ '^citus_'")
 MONTHS = "SELECT count(*) FROM citus_tables WHERE table_name::text ~ '^entitlement_audit_y'"
 NOT_PREPARED = "not prepared for it; run \\\"quipu migrate --distribute\\\""
 
@@ -45,21 +51,41 @@ def bare(bare_cluster):
     database.drop()
 
 
-def test_rows_from_before_are_there_after_the_tables_are_distributed(bare, serve, client, binary, tmp_path):
+def test_rows_of_every_service_are_there_after_the_tables_are_distributed(bare, serve, client, binary, tmp_path):
+    """What the tables held before counts and is found, and the requests that wrote it are recognised."""
     store = PostgresStore(bare, tmp_path)
-    server = serve(store)
-    counts = client(server)
-    items = [counts.new_item(initial) for initial in range(40)]
-    key = "the-key-of-a-request-before"
-    answer = counts.increase(items[0], key=key)
+    server = serve(store, *ALL)
+    keyed = use_every_service(server)
+    answers = [post(server, *request).body for request in keyed]
+    items = [client(server).new_item(initial) for initial in range(40)]
     assert NOT_PREPARED in server.log_text()
     server.stop()
     distribute(binary, bare)
     assert dict(bare.query(PLACES)) == PLACED
-    counts = client(serve(store))
-    assert [counts.value(item) for item in items] == [1, *range(1, 40)]
-    again = counts.increase(items[0], key=key)
-    assert (again.status, again.body, again.header("idempotent-replayed")) == (200, answer.body, "true")
+    server = serve(store, *ALL)
+    checked = verify(binary, server)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert [bare.value(item) for item in items] == [*range(40)]
+    for request, answer in zip(keyed, answers):
+        again = post(server, *request)
+        assert again.body == answer and again.header("Idempotent-Replayed") == "true", request
+    assert server.ask("GET", "/counters/user/bob/UnreadMessages").json()["count"] == 1
+    assert bare.query("SELECT count(*) FROM entitlement_audit") == [(1,)]
+
+
+def test_a_copy_fills_tables_that_are_distributed(bare, sqlite_store, serve, client, binary, tmp_path):
+    server = serve(sqlite_store, *ALL)
+    keyed = use_every_service(server)
+    items = [client(server).new_item(initial) for initial in range(40)]
+    server.stop()
+    distribute(binary, bare)
+    copied = run(binary, "copy", "--from", f"sqlite:{sqlite_store.data}", "--to", bare.url)
+    assert copied.returncode == 0, copied.stderr
+    server = serve(PostgresStore(bare, tmp_path), *ALL)
+    checked = verify(binary, server)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert [bare.value(item) for item in items] == [*range(40)]
+    assert [post(server, *request).header("Idempotent-Replayed") for request in keyed] == ["true"] * len(keyed)
 
 
 def test_a_distributed_database_is_said_to_be_nothing_special(bare, serve, binary, tmp_path):
@@ -82,12 +108,26 @@ def test_distributing_again_does_nothing_and_a_dry_run_never_does(bare, binary):
 
 
 def test_the_command_of_the_page_distributes_the_tables(bare, binary, tmp_path):
-    text = (pathlib.Path(__file__).resolve().parents[2] / "docs/SCALING.md").read_text(encoding="utf-8")
-    (command,) = re.findall(r"^ *(quipu migrate --distribute .*)$", text, re.MULTILINE)
+    (command,) = re.findall(r"^ *(quipu migrate --distribute .*)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     words = [bare.url if word.startswith("postgres://") else word for word in shlex.split(command)[1:]]
     done = run(binary, *words, "--deadline", "1m", cwd=tmp_path)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "the schema is up to date and distributed"), done.stderr
     assert dict(bare.query(PLACES)) == PLACED
+
+
+def test_the_page_says_of_every_table_where_it_is(bare, binary):
+    """A table that a later version adds is spread or named with a reason, never forgotten."""
+    distribute(binary, bare)
+    spread, stays = (names_in_table(head) for head in ("table | spread by", "table | why"))
+    tables = {name for (name,) in bare.query(TABLES)}
+    assert spread == PLACED.keys()
+    assert stays == tables - PLACED.keys()
+
+
+def names_in_table(head):
+    """The names in the first column of a table of the page."""
+    rows = PAGE.read_text(encoding="utf-8").split(f"| {head} |\n")[1].split("\n\n")[0].splitlines()[1:]
+    return {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
 
 
 def test_one_user_is_on_one_node_in_every_service(bare, binary):
