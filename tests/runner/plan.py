@@ -68,12 +68,18 @@ WITHOUT_SERVER = {
 }
 SHARED = ("postgres", "rabbitmq", "kafka")  # started once per run
 CLUSTER = "citus"  # too, for make test-citus: the suites and stories of the store, on several nodes
-CITUS_E2E = ["acceptance", "concurrency", "counts_batch", "counts_bounds", "counts_list", "counts_routes", "crash",
-             "dialogs_conversations", "dialogs_idempotency", "dialogs_routes", "entitlements_audit",
-             "entitlements_batch", "entitlements_concurrency", "entitlements_crash", "entitlements_idempotency",
-             "entitlements_routes", "entitlements_sources", "gateway_concurrency", "gateway_idempotency",
-             "gateway_limits", "gateway_send", "idempotency", "pots_concurrency", "pots_routes", "verify",
-             "verify_unread", "erase_user", "citus", "citus_faults"]
+CITUS_E2E = ["acceptance", "concurrency", "counters_events", "counters_flow", "counters_routes", "counts_batch",
+             "counts_bounds", "counts_list", "counts_routes", "counts_transfers", "crash", "dialogs_conversations",
+             "dialogs_idempotency", "dialogs_routes", "entitlements_audit", "entitlements_batch",
+             "entitlements_concurrency", "entitlements_crash", "entitlements_idempotency", "entitlements_operator",
+             "entitlements_retention", "entitlements_routes", "entitlements_sources", "gateway_concurrency",
+             "gateway_crash", "gateway_idempotency", "gateway_limits", "gateway_messages", "gateway_modes",
+             "gateway_send", "gateway_take", "idempotency", "locked_rows", "notifications_intake", "pots_concurrency",
+             "pots_idempotency", "pots_routes", "sender", "verify", "verify_unread", "erase_user", "citus",
+             "citus_any_node", "citus_faults"]
+
+# Tests of SQLite, or of an older schema, have nothing to say of a cluster.
+OF_THIS_SCHEMA = "not sqlite and not older and not version_before and not version_without"
 
 # Suites that also run through the wrapper of --trace-store: together they call every verb of the store's ports.
 TRACED = ["store", "idempotency", "announce", "claim", "count_repository", "counter_repository",
@@ -184,13 +190,11 @@ def e2e(tree=PLAIN, kind="e2e", marked="not full", workers=E2E_WORKERS):
 
 
 def citus(tree=None):
-    """What make test-citus runs. Tests of the store's ports and stories of every service; a test of SQLite, or of an
-    older schema, has nothing to say here."""
+    """What make test-citus runs. Tests of the store's ports and stories of every service."""
     ports = [(port, CLUSTER) for port, engines in CONTRACTS.items() if "postgres" in engines]
     files = [f"tests/e2e/test_{name}.py" for name in CITUS_E2E]
     stories = pytest("citus/e2e", "citus", ["-n", "2", "--dist", "loadfile", "-m", "not full", "-k",
-                                            "not sqlite and not older", *files], tree or PLAIN,
-                     {"QUIPU_TEST_CITUS": "1"}, slots=2)
+                                            OF_THIS_SCHEMA, *files], tree or PLAIN, {"QUIPU_TEST_CITUS": "1"}, slots=2)
     stories.needs = (*stories.needs, CLUSTER)
     return [*contract(tree or ASAN, "citus", ports), stories]
 

@@ -69,6 +69,13 @@ const char *pg_dialect_sql(const struct pg_dialect *dialect, const struct pg_sta
 QP_MUST_CHECK bool pg_distribute(
 	PGconn *connection, bool dry_run, FILE *out, char *why, size_t size);
 
+/*
+ * Returns whether the schema can be read on this node of a cluster: on the coordinator, and on a
+ * worker that knows schema_migrations (docs/SCALING.md). Otherwise the reason is in `why`, and
+ * nothing must be migrated here, because that would create tables that only this worker has.
+ */
+QP_MUST_CHECK bool pg_distribute_admits(PGconn *connection, char *why, size_t size);
+
 /* Logs a warning if pg_distribute() still has something to do. */
 void pg_distribute_check(PGconn *connection, const char *store);
 

@@ -217,6 +217,21 @@ bool pg_distribute(PGconn *connection, bool dry_run, FILE *out, char *why, size_
 	       configure_workers(&distribution);
 }
 
+bool pg_distribute_admits(PGconn *connection, char *why, size_t size)
+{
+	struct distribution distribution = {.connection = connection, .why = why, .why_size = size};
+	int64_t admits = ask(&distribution,
+		"SELECT (citus_is_coordinator() OR to_regclass('schema_migrations') IS NOT "
+		"NULL)::int",
+		NULL);
+
+	if (admits == 0)
+		snprintf(why, size,
+			"the server is a worker of a Citus cluster; name the coordinator in the "
+			"URL, or prepare the workers for it (docs/SCALING.md)");
+	return admits > 0;
+}
+
 void pg_distribute_check(PGconn *connection, const char *store)
 {
 	char why[256];

@@ -186,7 +186,9 @@ static bool try_to_bring_up(struct watch *watch, char *why, size_t size)
 	watch->connection = pg_connect(store, SESSION_WRITE, &dialect, why, size);
 	if (!watch->connection || watch->migrated)
 		return watch->connection != NULL;
-	watch->migrated = pg_migrate(watch->connection, store->components, why, size);
+	watch->migrated = (dialect != &pg_dialect_citus ||
+				  pg_distribute_admits(watch->connection, why, size)) &&
+			  pg_migrate(watch->connection, store->components, why, size);
 	if (watch->migrated && dialect == &pg_dialect_citus)
 		pg_distribute_check(watch->connection, store->base.name);
 	drop_connection(watch); /* also releases the migration lock */
