@@ -31,6 +31,7 @@ void health_add_store(struct health *health, struct store *store)
 		.engine = store->engine,
 		.is_up = store_is_up,
 		.thing = store,
+		.latency = store->latency,
 	};
 
 	assert(health->store_count < HEALTH_STORES_MAX);
@@ -106,6 +107,21 @@ static void collect_dependencies(const struct health *health, struct buffer *pag
 	}
 }
 
+static void collect_latencies(const struct health *health, struct buffer *page)
+{
+	char labels[128];
+
+	metrics_family(page, "quipu_dependency_duration_seconds", "summary",
+		"Round trips to a store or cache, commits of SQLite, publishes to a bus.");
+	for (size_t i = 0; i < health->dependency_count; i++) {
+		const struct dependency *dependency = &health->dependencies[i];
+
+		snprintf(labels, sizeof(labels), "dependency=\"%s\"", dependency->name);
+		metrics_latency(
+			page, "quipu_dependency_duration_seconds", labels, dependency->latency);
+	}
+}
+
 static void collect_errors(const struct health *health, struct buffer *page)
 {
 	static const enum status kinds[] = {STATUS_RERUN, STATUS_LOCK_BUSY, STATUS_POISON,
@@ -139,5 +155,6 @@ void health_collect(void *context, struct buffer *page)
 		metrics_sample(page, "quipu_store_up", labels, store->ops->is_up(store));
 	}
 	collect_dependencies(health, page);
+	collect_latencies(health, page);
 	collect_errors(health, page);
 }

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "base/buffer.h"
+#include "base/metrics.h"
 #include "http/router.h"
 #include "ports/store.h"
 
@@ -20,6 +21,7 @@ struct dependency {
 	const char *engine;
 	bool (*is_up)(void *thing); /* called on any thread; must not block */
 	void *thing;
+	const struct latency *latency;
 	bool is_optional; /* the process is ready without it */
 };
 

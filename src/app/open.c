@@ -145,7 +145,7 @@ struct bus *app_open_bus(struct app *app, const struct bus_plan *plan, char *why
 	app->buses[app->bus_count++] = bus;
 	dependency.name = bus->name;
 	dependency.engine = bus->engine;
-	dependency.is_optional = plan->is_optional;
+	dependency.latency = &bus->latency;
 	health_add_dependency(&app->health, &dependency);
 	return bus->ops->start(bus, why, OPTIONS_WHY_SIZE) ? bus : NULL;
 }
@@ -172,6 +172,7 @@ bool app_open_cache(struct app *app, char *why)
 	dependency.name = cache->name;
 	dependency.engine = cache->engine;
 	dependency.thing = cache;
+	dependency.latency = &cache->latency;
 	health_add_dependency(&app->health, &dependency);
 	return cache->ops->start(cache, why, OPTIONS_WHY_SIZE);
 }

@@ -48,11 +48,21 @@ void metrics_sample(struct buffer *page, const char *name, const char *labels, i
 	buffer_char(page, '\n');
 }
 
+static void write_sum_and_count(
+	struct buffer *page, const char *name, const char *labels, double sum, uint64_t count)
+{
+	buffer_format(page, *labels ? "%s_sum{%s} " : "%s_sum%s ", name, labels);
+	buffer_format(page, "%.9g\n", sum);
+	buffer_format(page, *labels ? "%s_count{%s} " : "%s_count%s ", name, labels);
+	buffer_format(page, "%llu\n", (unsigned long long)count);
+}
+
 void metrics_histogram(struct buffer *page, const char *name, const char *labels,
 	const struct histogram *histogram)
 {
 	const char *comma = *labels ? "," : "";
 	double scale = histogram->shape->scale;
+	int64_t sum = atomic_load_explicit(&histogram->sum, memory_order_relaxed);
 	uint64_t total = 0;
 
 	for (size_t i = 0; i < HISTOGRAM_BUCKETS; i++) {
@@ -63,11 +73,14 @@ void metrics_histogram(struct buffer *page, const char *name, const char *labels
 	total += atomic_load_explicit(&histogram->buckets[HISTOGRAM_BUCKETS], memory_order_relaxed);
 	buffer_format(page, "%s_bucket{%s%sle=\"+Inf\"} %llu\n", name, labels, comma,
 		(unsigned long long)total);
-	buffer_format(page, *labels ? "%s_sum{%s} " : "%s_sum%s ", name, labels);
-	buffer_format(page, "%.9g\n",
-		(double)atomic_load_explicit(&histogram->sum, memory_order_relaxed) * scale);
-	buffer_format(page, *labels ? "%s_count{%s} " : "%s_count%s ", name, labels);
-	buffer_format(page, "%llu\n", (unsigned long long)total);
+	write_sum_and_count(page, name, labels, (double)sum * scale, total);
+}
+
+void metrics_latency(
+	struct buffer *page, const char *name, const char *labels, const struct latency *latency)
+{
+	write_sum_and_count(page, name, labels, (double)tally_read(&latency->total_ns) * 1e-9,
+		(uint64_t)tally_read(&latency->count));
 }
 
 void metrics_label_value(struct buffer *labels, struct slice value)

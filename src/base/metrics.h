@@ -31,6 +31,19 @@ static inline int64_t tally_read(const struct tally *counter)
 	return atomic_load_explicit(&counter->value, memory_order_relaxed);
 }
 
+/* How often something was done and how long that took in all: an average costs less than a
+ * histogram. Any thread. */
+struct latency {
+	struct tally count;
+	struct tally total_ns;
+};
+
+static inline void latency_add(struct latency *latency, int64_t duration_ns)
+{
+	tally_add(&latency->count, 1);
+	tally_add(&latency->total_ns, duration_ns);
+}
+
 #define HISTOGRAM_BUCKETS 16
 
 /* The upper bounds of the buckets, ascending, and the factor that converts their unit to the unit
@@ -63,6 +76,10 @@ void metrics_family(struct buffer *page, const char *name, const char *type, con
 void metrics_sample(struct buffer *page, const char *name, const char *labels, int64_t value);
 void metrics_histogram(struct buffer *page, const char *name, const char *labels,
 	const struct histogram *histogram);
+
+/* Writes a sum in seconds and a count: a summary without quantiles. */
+void metrics_latency(
+	struct buffer *page, const char *name, const char *labels, const struct latency *latency);
 
 /* Appends a label value with the escapes that the text format requires, without quotes. */
 void metrics_label_value(struct buffer *labels, struct slice value);

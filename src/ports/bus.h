@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/metrics.h"
 #include "base/slice.h"
 #include "base/status.h"
 
@@ -228,8 +229,9 @@ struct bus_ops {
 /* The first member of each adapter's own struct. */
 struct bus {
 	const struct bus_ops *ops;
-	const char *name;   /* "gateway-bus": its name in /readyz and the metrics */
-	const char *engine; /* "local", "kafka", "nats", "rabbitmq" */
+	const char *name;       /* "gateway-bus": its name in /readyz and the metrics */
+	const char *engine;     /* "local", "kafka", "nats", "rabbitmq" */
+	struct latency latency; /* of publishes, until all of their messages have a fate */
 };
 
 /* Returns the channel with that name, or NULL if it is not among `channels`. */

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/metrics.h"
 #include "base/slice.h"
 #include "base/status.h"
 
@@ -175,8 +176,9 @@ struct cache_ops {
 /* The first member of each adapter's own struct. */
 struct cache {
 	const struct cache_ops *ops;
-	const char *name;   /* "cache": its name in /readyz and the metrics */
-	const char *engine; /* "memory", "redis" */
+	const char *name;       /* "cache": its name in /readyz and the metrics */
+	const char *engine;     /* "memory", "redis" */
+	struct latency latency; /* of round trips; stays 0 if the engine needs none */
 };
 
 #endif

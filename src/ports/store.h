@@ -130,6 +130,7 @@ struct operator_record {
  * until the lease ends. */
 #define IDEMPOTENCY_LEASE_US (4 * 1000000LL)
 
+struct latency;
 struct session;
 
 struct session_ops {
@@ -266,6 +267,8 @@ struct store {
 	const struct store_repositories *repositories;
 	const char *name;   /* "counts-store": its name in /readyz and the metrics */
 	const char *engine; /* "sqlite", "postgres" */
+	/* of its round trips; of its commits if the engine is a library. Owned by the adapter */
+	struct latency *latency;
 	size_t lanes_default;
 	/* with TRANSACTION_SINGLE, the verb and its commit share one round trip */
 	bool single_saves_a_trip;

@@ -36,6 +36,16 @@ static void what_is_published_comes_and_after_ack_not_again(void **state)
 	bus_engine_close(engine, consumer);
 }
 
+static void a_publish_is_timed(void **state)
+{
+	struct bus_engine *engine = *state;
+
+	assert_int_equal(tally_read(&engine->bus->latency.count), 0);
+	bus_engine_publish_one(engine, CHANNEL_FIRST, "k", "id-1");
+	assert_int_equal(tally_read(&engine->bus->latency.count), 1);
+	assert_true(tally_read(&engine->bus->latency.total_ns) > 0);
+}
+
 /* Headers of different names may come in another order; those of one name keep theirs. */
 static void assert_header(
 	const struct bus_delivery *delivery, struct bus_header sent, size_t earlier_of_name)
@@ -371,6 +381,7 @@ static void publishes_that_are_under_way_together_keep_their_order(void **state)
 			producer->ops->collect(producer);
 		assert_int_equal(messages[i].fate, BUS_CONFIRMED);
 	}
+	assert_int_equal(tally_read(&engine->bus->latency.count), BUS_BEGUN_MAX);
 	ids = bus_engine_collect(engine, consumer, 8 * BUS_BEGUN_MAX);
 	for (size_t i = 0; i < 8 * BUS_BEGUN_MAX; i++)
 		assert_int_equal(strtol(ids[i].data, NULL, 10), i);
@@ -381,6 +392,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		BUS_TEST(what_is_published_comes_and_after_ack_not_again),
+		BUS_TEST(a_publish_is_timed),
 		BUS_TEST(everything_of_a_message_travels),
 		BUS_TEST(as_many_headers_as_there_may_be_travel),
 		BUS_TEST(a_message_may_be_empty),

@@ -35,6 +35,21 @@ static void an_unknown_user_is_a_miss(void **state)
 	assert_false(cache_fixture_has(fixture, user)); /* and it has left nothing behind */
 }
 
+static void round_trips_are_timed(void **state)
+{
+	struct cache_fixture *fixture = *state;
+	const struct latency *latency = &fixture->cache->latency;
+	int64_t before = tally_read(&latency->count);
+
+	cache_fixture_take(fixture, cache_fixture_user(fixture, "a"), 1);
+	if (cache_fixture_is_memory()) {
+		assert_int_equal(tally_read(&latency->count), 0); /* there are none */
+		return;
+	}
+	assert_true(tally_read(&latency->count) > before);
+	assert_true(tally_read(&latency->total_ns) > 0);
+}
+
 static void a_hit_tells_all_that_was_filled(void **state)
 {
 	struct cache_fixture *fixture = *state;
@@ -497,6 +512,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CACHE_TEST(an_unknown_user_is_a_miss),
+		CACHE_TEST(round_trips_are_timed),
 		CACHE_TEST(a_hit_tells_all_that_was_filled),
 		CACHE_TEST(a_window_may_start_before_1970),
 		CACHE_TEST(a_fill_does_not_replace),

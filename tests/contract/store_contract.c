@@ -1,6 +1,8 @@
 /* What ports/store.h promises of stores, sessions and transactions, on one engine. */
 #include "idempotency_fixture.h"
 
+#include "base/metrics.h"
+
 /* ---- the store --------------------------------------------------------------------------- */
 
 static void a_started_store_is_up_and_has_no_errors(void **state)
@@ -51,6 +53,17 @@ static void an_empty_transaction_commits(void **state)
 	engine_commit(session);
 	assert_int_equal(session->ops->begin(session, TRANSACTION_SKIP), STATUS_OK);
 	engine_commit(session);
+}
+
+static void the_engine_is_timed(void **state)
+{
+	struct engine *engine = *state;
+	struct idempotency_record record = idempotency_fixture_record(engine, "s", "k");
+	struct latency before = *engine->store->latency;
+
+	idempotency_fixture_put_and_commit(engine->session, &record);
+	assert_true(tally_read(&engine->store->latency->count) > tally_read(&before.count));
+	assert_true(tally_read(&engine->store->latency->total_ns) > tally_read(&before.total_ns));
 }
 
 static void commit_is_seen_by_another_session(void **state)
@@ -110,6 +123,7 @@ int main(void)
 		ENGINE_TEST(data_outlives_the_store),
 		ENGINE_TEST(a_failure_is_counted_by_its_kind),
 		ENGINE_TEST(an_empty_transaction_commits),
+		ENGINE_TEST(the_engine_is_timed),
 		ENGINE_TEST(commit_is_seen_by_another_session),
 		ENGINE_TEST(rollback_undoes),
 		ENGINE_TEST(closing_a_session_undoes_its_transaction),

@@ -107,6 +107,17 @@ static void durations_are_shown_in_seconds(void **state)
 	assert_contains(page, "h_sum 0.0015\n");
 }
 
+static void a_latency_is_a_sum_in_seconds_and_a_count(void **state)
+{
+	struct buffer page = buffer_make(*state, 0);
+	struct latency latency = {0};
+
+	latency_add(&latency, 1500000);
+	latency_add(&latency, 500000);
+	metrics_latency(&page, "l", "a=\"b\"", &latency);
+	assert_slice(buffer_slice(&page), "l_sum{a=\"b\"} 0.002\nl_count{a=\"b\"} 2\n");
+}
+
 static void the_shapes_in_use_ascend(void **state)
 {
 	static const struct histogram_shape *const shapes[] = {
@@ -150,6 +161,7 @@ int main(void)
 		TEST(buckets_add_up_to_the_count),
 		TEST(labels_stand_before_the_bound),
 		TEST(durations_are_shown_in_seconds),
+		TEST(a_latency_is_a_sum_in_seconds_and_a_count),
 		TEST(the_shapes_in_use_ascend),
 		TEST(the_page_is_every_collector_in_order),
 	};

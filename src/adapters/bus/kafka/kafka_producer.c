@@ -26,6 +26,7 @@
 struct begun {
 	struct bus_message *messages;
 	size_t count;
+	int64_t started_ns;
 	int64_t until_ns;
 };
 
@@ -282,8 +283,13 @@ static void forget_decided(struct kafka_producer *producer)
 	size_t kept = 0;
 
 	for (size_t i = 0; i < producer->begun_count; i++) {
-		if (is_under_way(&producer->begun[i]))
-			producer->begun[kept++] = producer->begun[i];
+		const struct begun *begun = &producer->begun[i];
+
+		if (is_under_way(begun))
+			producer->begun[kept++] = *begun;
+		else
+			latency_add(&producer->bus->base.latency,
+				clock_steady_ns(&clock_system) - begun->started_ns);
 	}
 	producer->begun_count = kept;
 	if (producer->outstanding == 0 && (producer->lost || is_broken(producer))) {
@@ -344,6 +350,7 @@ static enum status begin(
 	struct producer *base, struct bus_message *messages, size_t count, int64_t until_ns)
 {
 	struct kafka_producer *producer = producer_of(base);
+	int64_t started_ns = clock_steady_ns(&clock_system);
 
 	for (size_t i = 0; i < count; i++)
 		messages[i].fate = BUS_NOT_PERSISTED;
@@ -360,7 +367,8 @@ static enum status begin(
 		else
 			messages[i].is_untried = true;
 	}
-	producer->begun[producer->begun_count++] = (struct begun){messages, count, until_ns};
+	producer->begun[producer->begun_count++] =
+		(struct begun){messages, count, started_ns, until_ns};
 	forget_decided(producer);
 	return STATUS_OK;
 }

@@ -132,14 +132,17 @@ static enum status publish(
 		.messages = messages,
 		.count = count,
 	};
+	struct local_bus *bus = producer_of(base)->bus;
+	int64_t started_ns = clock_steady_ns(&clock_system);
+	enum local_outcome outcome;
 
 	for (size_t i = 0; i < count; i++)
 		messages[i].fate = BUS_NOT_PERSISTED;
 	if (count == 0)
 		return STATUS_OK;
-	if (local_work_do(producer_of(base)->bus, &work.base, until_ns) == LOCAL_FAILED)
-		return STATUS_BUS_UNAVAILABLE;
-	return STATUS_OK;
+	outcome = local_work_do(bus, &work.base, until_ns);
+	latency_add(&bus->base.latency, clock_steady_ns(&clock_system) - started_ns);
+	return outcome == LOCAL_FAILED ? STATUS_BUS_UNAVAILABLE : STATUS_OK;
 }
 
 static void close_producer(struct producer *base)

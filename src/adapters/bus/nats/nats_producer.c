@@ -252,6 +252,7 @@ static enum status publish(
 {
 	struct nats_producer *producer = producer_of(base);
 	struct round round = {.producer = producer, .messages = messages, .until_ns = until_ns};
+	int64_t started_ns = clock_steady_ns(&clock_system);
 
 	for (size_t i = 0; i < count; i++)
 		messages[i].fate = BUS_NOT_PERSISTED;
@@ -262,6 +263,7 @@ static enum status publish(
 	for (size_t i = 0; i < producer->bus->channel_count; i++)
 		producer->floors[i] = atomic_load(&producer->bus->channels[i].last);
 	send_all(&round, count);
+	latency_add(&producer->bus->base.latency, clock_steady_ns(&clock_system) - started_ns);
 	return STATUS_OK;
 }
 

@@ -59,6 +59,7 @@ static enum status publish(
 	struct producer *base, struct bus_message *messages, size_t count, int64_t until_ns)
 {
 	struct rabbitmq_producer *producer = producer_of(base);
+	int64_t started_ns = clock_steady_ns(&clock_system);
 	enum status status;
 
 	for (size_t i = 0; i < count; i++)
@@ -68,6 +69,7 @@ static enum status publish(
 	if (!rabbitmq_bus_is_up(producer->bus))
 		return STATUS_BUS_UNAVAILABLE;
 	status = send(producer, messages, count, until_ns);
+	latency_add(&producer->bus->base.latency, clock_steady_ns(&clock_system) - started_ns);
 	arena_reset(&producer->arena);
 	return status;
 }

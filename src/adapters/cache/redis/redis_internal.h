@@ -284,6 +284,7 @@ void redis_waker_stop(struct redis_waker *waker);
 struct redis_session {
 	struct cache_session base;
 	struct redis_cache *cache;
+	struct latency *latency; /* the cache's */
 	struct redis_connection connection;
 	uint64_t moment; /* when the session last tried to open a connection */
 

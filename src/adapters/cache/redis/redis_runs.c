@@ -10,6 +10,7 @@
 
 #include "adapters/cache/redis/redis_internal.h"
 #include "base/buffer.h"
+#include "base/clock.h"
 
 static size_t run_count(size_t count)
 {
@@ -89,7 +90,7 @@ static bool is_open(const redisReply *reply)
 }
 
 /* Sends all open runs in one round trip and receives their replies. */
-static bool run_open(struct redis_session *session, const struct redis_verb *verb,
+static bool exchange(struct redis_session *session, const struct redis_verb *verb,
 	enum naming naming, const char *entries, size_t count)
 {
 	const size_t run_size = REDIS_ENTRIES_MAX * verb->entry_size;
@@ -110,6 +111,16 @@ static bool run_open(struct redis_session *session, const struct redis_verb *ver
 			return false;
 	}
 	return true;
+}
+
+static bool run_open(struct redis_session *session, const struct redis_verb *verb,
+	enum naming naming, const char *entries, size_t count)
+{
+	int64_t started_ns = clock_steady_ns(&clock_system);
+	bool ok = exchange(session, verb, naming, entries, count);
+
+	latency_add(session->latency, clock_steady_ns(&clock_system) - started_ns);
+	return ok;
 }
 
 static bool has_open(const struct redis_session *session)

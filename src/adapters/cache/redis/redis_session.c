@@ -110,6 +110,7 @@ struct cache_session *redis_session_open(struct cache *cache)
 
 	session->base.ops = &session_ops;
 	session->cache = redis_cache_of(cache);
+	session->latency = &cache->latency;
 	arena_init(&session->arena, ARENA_SIZE);
 	arena_init(&session->words, WORDS_ARENA_SIZE);
 	dice_init(&session->dice);

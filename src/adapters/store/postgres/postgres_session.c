@@ -24,6 +24,7 @@
 #include "adapters/store/postgres/postgres_internal.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/metrics.h"
 
 #define SESSION_ARENA_SIZE (64 * 1024)
 #define SILENCE_MAX_MS 10000
@@ -346,7 +347,7 @@ static enum status read_sync(struct pg_session *session)
 }
 
 /* Reads all results up to the sync. Returns the first failure. */
-static enum status read_round(struct pg_session *session)
+static enum status read_results(struct pg_session *session)
 {
 	enum status first = STATUS_OK;
 
@@ -366,6 +367,15 @@ static enum status read_round(struct pg_session *session)
 	/* the next result could be mistaken for that of another statement */
 	session->is_dead = true;
 	return first == STATUS_OK ? STATUS_RERUN : first;
+}
+
+static enum status read_round(struct pg_session *session)
+{
+	int64_t started_ns = clock_steady_ns(&clock_system);
+	enum status status = read_results(session);
+
+	latency_add(session->base.store->latency, clock_steady_ns(&clock_system) - started_ns);
+	return status;
 }
 
 static enum status finish_round(struct pg_session *session)

@@ -40,6 +40,7 @@ struct pg_store {
 	const char *url;
 	const char *const *components;
 	struct tally errors[STATUS_COUNT];
+	struct latency latency;
 	atomic_bool is_up;
 	pthread_t watcher;
 	struct listeners listeners;
@@ -405,6 +406,7 @@ struct store *postgres_store_new(const char *name, const char *url, const char *
 	store->base.ops = &store_ops;
 	store->base.name = name;
 	store->base.engine = "postgres";
+	store->base.latency = &store->latency;
 	store->base.repositories = &repositories;
 	store->base.single_saves_a_trip = true;
 	store->base.lanes_default = LANES_DEFAULT;

@@ -60,6 +60,7 @@ struct sqlite_store {
 	 * work */
 	_Atomic int64_t failed_at_ns[2];
 	struct tally errors[STATUS_COUNT];
+	struct latency latency; /* of COMMIT, which waits for the disk */
 };
 
 /* Casts, and aborts if `store` is not a SQLite store. */

@@ -174,10 +174,12 @@ static enum status begin(struct session *base, enum transaction_mode mode)
 static enum status commit(struct session *base)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
+	int64_t started_ns = clock_steady_ns(&clock_system);
 	int rc;
 
 	assert(session->active);
 	rc = sqlite_connection_run(sqlite_session_connection(session), commit_sql);
+	latency_add(&store_of(session)->latency, clock_steady_ns(&clock_system) - started_ns);
 	if (rc != SQLITE_OK)
 		return fail(session, rc, sqlite_commit_status(rc));
 	leave(session);

@@ -75,6 +75,7 @@ struct store *sqlite_store_new(const char *name, const char *path, const char *c
 	store->base.ops = &store_ops;
 	store->base.name = name;
 	store->base.engine = "sqlite";
+	store->base.latency = &store->latency;
 	store->base.repositories = &repositories;
 	store->base.lanes_default = 1;
 	store->path = path;
