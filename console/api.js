@@ -18,13 +18,19 @@ export function headers(extra = {}) {
 
 export async function useKey(text) {
   key = text.trim();
-  await loadAccess();
+  return loadAccess();
 }
 
+/** Returns whether the server has said what the caller may do. */
 export async function loadAccess() {
-  const answer = await fetch("/operator/console/access", { headers: headers() });
-  if (answer.ok) access = await answer.json();
-  return access;
+  try {
+    const answer = await fetch("/operator/console/access", { headers: headers() });
+    if (!answer.ok) return false;
+    access = await answer.json();
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 export const caller = () => access;

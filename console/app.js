@@ -15,6 +15,7 @@ import { verify } from "./page_verify.js";
 
 const pages = [overview, counts, limits, entitlements, events, pots, dialogs, verify];
 const $ = (id) => document.getElementById(id);
+const RETRY_MS = 1000;
 let leave = () => {};
 let stopStream = () => {};
 
@@ -24,9 +25,30 @@ function offered() {
   return pages.filter((page) => page.offered());
 }
 
+/** What a caller sees who may open none of the pages. */
+const nothing = {
+  name: "", title: "Nothing to show",
+  render(main) {
+    main.append(el("p", {}, caller().checked && !caller().caller
+      ? "This server asks for an API key. Each page opens with a key that may use its routes."
+      : "The key may use none of the routes that the pages need."),
+    el("p", { class: "quiet" }, "The live figures need the scope internal, Events and Verify the scope admin, and the page " +
+      "of a service a scope of its role, such as internal:counts."));
+  },
+};
+
+/** The page that the address names, or the first one that the caller may open. */
 function current() {
   const name = location.hash.replace(/^#\//, "").split("?")[0];
-  return offered().find((page) => page.name === name) || offered()[0];
+  return offered().find((page) => page.name === name) || offered()[0] || nothing;
+}
+
+function drawMissing() {
+  const missing = pages.filter((page) => !page.offered()).map((page) => page.title);
+  $("missing").textContent = missing.length === 0 || offered().length === 0 ? ""
+    : `Not shown: ${missing.join(", ")}. ` +
+      (caller().checked ? "The key may not use their routes, or this process does not play their role."
+        : "This process does not play their role.");
 }
 
 function show() {
@@ -37,47 +59,66 @@ function show() {
   replace($("pages"), offered().map((other) => el("li", {}, el("a", {
     href: `#/${other.name}`, "aria-current": other === page ? "page" : null,
   }, other.title))));
-  $("pages").querySelector("[aria-current]").scrollIntoView({ block: "nearest", inline: "center" });
+  drawMissing();
+  $("pages").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   replace($("main"), el("h1", {}, page.title));
   leave = page.render($("main")) || (() => {});
 }
 
 // ---- what is wrong
 
-const advice = {
-  store: "Requests that need it get 503 STORE_UNAVAILABLE and change nothing. Quipu reconnects by itself when the " +
-    "database is back.",
-  bus: "The gateway refuses sends while its bus is away; events of the other services wait in their outboxes and are " +
-    "published when it is back.",
-  cache: "Quipu serves everything from the store meanwhile: slower, and just as exact.",
-};
+// What users notice and what to do, as in deploy/prometheus/alerts.yml and docs/OPERATIONS.md; the first that fits the name.
+const advice = [
+  ["store", "Requests that need this store get 503 STORE_UNAVAILABLE and change nothing. Bring the database back, or free " +
+    "space on its disk; Quipu reconnects by itself."],
+  ["gateway-bus", "Without its bus, the gateway refuses sends with 503. Bring the bus back; Quipu reconnects by itself."],
+  ["unread-bus", "Users see outdated numbers of unread messages; the messages themselves are sent and read. Bring the bus " +
+    "back; the events that wait are then published by themselves."],
+  ["bus", "Events wait in the outboxes, so notifications are late. Bring the bus back; the events are then published by " +
+    "themselves."],
+  ["cache", "Without its cache, Quipu serves everything from the store: slower, and just as exact. Bring the cache back; " +
+    "Quipu reconnects by itself."],
+];
+const down = "The process serves nothing, or the network to it is broken. Check its log, and systemctl status quipu or " +
+  "docker compose ps. This page goes on by itself when the server answers.";
+
+function complaints() {
+  if ($("connection").className === "lost") return [["The server does not answer.", down]];
+  return live.dependencies().filter((dependency) => !dependency.up).map(({ name, engine }) => [
+    `${name} (${engine}) cannot be used.`,
+    advice.find(([part]) => name.includes(part))?.[1] || "See the log for the reason.",
+  ]);
+}
 
 /** A screen reader reads the alarm again whenever it is drawn, so it is drawn only when it says something else. */
 function drawAlarm() {
-  const lines = live.dependencies().filter((dependency) => !dependency.up).map(({ name, engine }) => el("p", {},
-    el("strong", {}, `${name} (${engine}) cannot be used. `),
-    advice[Object.keys(advice).find((kind) => name.includes(kind))] || "See the log for the reason."));
+  const lines = complaints().map(([what, why]) => el("p", {}, el("strong", {}, `${what} `), why));
   if (lines.map((line) => line.textContent).join("") !== $("alarm").textContent) replace($("alarm"), lines);
 }
 
 function drawConnection(state) {
-  const texts = { live: "live", lost: "connection lost, trying again", refused: "an API key is needed" };
+  const texts = {
+    live: "live", lost: "connection lost, trying again", refused: "an API key is needed", still: "no live figures",
+  };
   $("connection").className = state;
   $("connection").textContent = texts[state];
+  $("connection").title = state === "still" ? "They need a key with the scope internal for all roles." : "";
+  drawAlarm();
 }
 
 function followSnapshots() {
   stopStream();
+  if (!overview.offered()) {
+    drawConnection(caller().caller ? "still" : "refused");
+    return;
+  }
   stopStream = follow("/operator/console/stream", {
     onEvent: (snapshot) => {
       $("version").textContent = snapshot.version;
       live.take(snapshot);
       drawAlarm();
     },
-    onState: (state) => {
-      drawConnection(state);
-      if (state === "refused" && !caller().caller) askForKey();
-    },
+    onState: (state) => (state === "refused" ? start() : drawConnection(state)),
   });
 }
 
@@ -95,9 +136,9 @@ function askForKey() {
   const problem = el("p", { class: "problem", role: "alert" });
   const use = async (event) => {
     event.preventDefault();
-    await useKey(key.input.value);
-    if (!caller().caller) {
-      problem.textContent = "The server does not know this key.";
+    const answered = await useKey(key.input.value);
+    if (!answered || !caller().caller) {
+      problem.textContent = answered ? "The server does not know this key." : "The server does not answer.";
       return;
     }
     dialog.close();
@@ -132,6 +173,17 @@ function begin() {
   drawKeyButton();
   followSnapshots();
   show();
+  if (caller().checked && !caller().caller) askForKey();
+}
+
+/** Asks what the caller may do, again and again while the server does not answer, and begins with that. */
+async function start() {
+  if (await loadAccess()) {
+    begin();
+    return;
+  }
+  drawConnection("lost");
+  setTimeout(start, RETRY_MS);
 }
 
 onMessage(drawMessage);
@@ -140,4 +192,4 @@ window.addEventListener("hashchange", () => {
   show();
   $("main").focus({ preventScroll: true });
 });
-loadAccess().catch(() => {}).then(begin);
+start();

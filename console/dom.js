@@ -39,9 +39,10 @@ export function time(text) {
   if (!text) return el("span", { class: "quiet" }, "–");
   const date = new Date(text);
   if (Number.isNaN(date.getTime())) return el("span", {}, String(text));
-  return el("time", { dateTime: text, title: `${date.toISOString()} (UTC)` }, date.toLocaleString(undefined, {
-    year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit",
-  }));
+  const day = date.toLocaleDateString(undefined, { year: "numeric", month: "short", day: "numeric" });
+  const clock = date.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  return el("time", { dateTime: text, title: `${date.toISOString()} (UTC)` }, // a line may end only between the two
+    el("span", {}, `${day},`), " ", el("span", {}, clock));
 }
 
 const whole = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
@@ -81,7 +82,8 @@ export function bar(used, limit, text) {
  * A table. Columns: {name, value(row) for sorting, show(row) for the cell, numeric}. Rows stay in order until sorted.
  * refill(rows) shows other rows: the order, and the rows and cells that say the same, stay, and with them the focus.
  * `key(row)` tells rows apart, and rows with the same key their order. After a refill, what a row's buttons do may depend on
- * nothing but the key; refill(rows, true) makes every row anew.
+ * nothing but the key; refill(rows, true) makes every row anew. visible() returns the rows that are on the screen, and
+ * redraw(row) shows what has changed in one of them, where it stands.
  */
 export function table(caption, columns, rows, empty, key = (row) => columns[0].value(row)) {
   const body = el("tbody");
@@ -109,7 +111,9 @@ export function table(caption, columns, rows, empty, key = (row) => columns[0].v
       while (lines.has(name)) name += "+";
       const old = before.get(name);
       if (old) update(old, row);
-      lines.set(name, old || el("tr", {}, columns.map((column) => cell(column, row))));
+      const line = old || el("tr", {}, columns.map((column) => cell(column, row)));
+      line.row = row;
+      lines.set(name, line);
     }
     place(order.length === 0 ? [nothing] : [...lines.values()]);
   };
@@ -143,6 +147,13 @@ export function table(caption, columns, rows, empty, key = (row) => columns[0].v
   const element = el("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": caption },
     el("table", {}, el("caption", { class: "hidden" }, caption), el("thead", {}, el("tr", {}, heads)), body));
   element.refill = refill;
+  element.visible = () => [...lines.values()].filter((line) => {
+    const { top, bottom } = line.getBoundingClientRect();
+    return bottom > top && bottom > 0 && top < window.innerHeight;
+  }).map((line) => line.row);
+  element.redraw = (row) => {
+    for (const line of lines.values()) if (line.row === row) update(line, row);
+  };
   refill(rows);
   return element;
 }

@@ -38,6 +38,19 @@ function percentile(now, before, share) {
   return null;
 }
 
+/** How long things took on average between two snapshots, by a label: of a family with a _sum and a _count. */
+function averages(now, before, family, label) {
+  const read = (snapshot, part) => new Map((snapshot ? samplesOf(snapshot, `${family}_${part}`) : [])
+    .map(([labels, value]) => [labels[label], value]));
+  const [sums, counts, oldSums, oldCounts] = [read(now, "sum"), read(now, "count"), read(before, "sum"), read(before, "count")];
+  const found = new Map();
+  for (const [name, count] of counts) {
+    const done = difference(count, oldCounts.get(name));
+    if (done > 0) found.set(name, difference(sums.get(name) || 0, oldSums.get(name)) / done);
+  }
+  return found;
+}
+
 /** What one second was like, for plots and figures. */
 function derive(now, before) {
   const seconds = before ? Math.max(0.2, (new Date(now.at) - new Date(before.at)) / 1000) : 1;
@@ -77,6 +90,7 @@ export class Live {
   constructor() {
     this.snapshots = [];
     this.history = [];
+    this.latencies = new Map();
     this.listeners = new Set();
   }
 
@@ -90,6 +104,8 @@ export class Live {
 
   take(snapshot) {
     const derived = derive(snapshot, this.now);
+    const fresh = averages(snapshot, this.now, "quipu_dependency_duration_seconds", "dependency");
+    this.latencies = new Map([...this.latencies, ...fresh]);
     this.snapshots = [...this.snapshots.slice(-1), snapshot];
     if (this.snapshots.length > 1) this.history = [...this.history.slice(1 - KEPT), derived];
     else this.history = [...this.history.slice(1 - KEPT)];
@@ -108,10 +124,14 @@ export class Live {
     return this.now ? samplesOf(this.now, name) : [];
   }
 
-  /** [{name, engine, up}] */
+  /**
+   * [{name, engine, up, latency}]; the latency in seconds is that of the last second in which the engine was used, NaN if it
+   * was never used or is down.
+   */
   dependencies() {
     return this.samples("quipu_dependency_up").map(([labels, value]) => ({
       name: labels.dependency, engine: labels.engine, up: value === 1,
+      latency: value === 1 ? this.latencies.get(labels.dependency) ?? NaN : NaN,
     }));
   }
 }

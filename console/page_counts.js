@@ -1,6 +1,6 @@
 // Counts: search, live values, changes, and a plot of one of them.
 
-import { change, get, may, nextPage } from "./api.js";
+import { ask, change, get, may, nextPage } from "./api.js";
 import { button, el, field, number, pager, replace, table, time } from "./dom.js";
 import { plot } from "./plot.js";
 
@@ -8,6 +8,7 @@ const LIST = "/api/v1/internal/counts";
 const one = (id) => `${LIST}/${encodeURIComponent(id)}`;
 const verb = (id, name) => `/api/v1/counts/${encodeURIComponent(id)}/${name}`;
 const REFRESH_MS = 1000;
+const AT_ONCE = 150; // more rows than a screen has, and a URL that the server accepts
 const KEPT = 300;
 
 /** The integer in an input, as a BigInt; null if there is none. */
@@ -15,37 +16,31 @@ function integerOf(input) {
   return /^\s*-?\d+\s*$/.test(input.value) ? BigInt(input.value) : null;
 }
 
-/** Follows one count: its value once a second, a plot of the last minutes, and what can be done with it. */
+const bounds = ({ minValue, maxValue }) => (minValue === undefined && maxValue === undefined
+  ? "" : `, between ${minValue ?? "no minimum"} and ${maxValue ?? "no maximum"}`);
+
+/** One count: its value, a plot of the last minutes, and what can be done with it. show(row) gets each new value. */
 function detail(id, onChange, onDeleted) {
   const value = el("p", { class: "figure" }, "–");
   const note = el("p", { class: "quiet" });
-  const graph = plot(`The count ${id} over the last minutes`, ["value"],
-    { format: number, seconds: 60, fromZero: false });
+  const graph = plot(`The count ${id} over the last minutes`, ["value"], { format: number, fromZero: false });
   const amount = field("Amount", { value: "1", inputMode: "numeric", class: "short" });
   const target = field("Value", { inputMode: "numeric", class: "short" });
   const history = [];
-  const aborter = new AbortController();
 
-  let isPaused = false;
-
-  async function look() {
-    if (isPaused) return;
-    const answer = await get(one(id), { signal: aborter.signal });
-    if (!answer) return;
-    value.textContent = number(answer.body.currentValue);
-    replace(note, "changed ", time(answer.body.lastUpdatedAt), bounds(answer.body));
-    history.push([new Date(), Number(answer.body.currentValue)]);
+  function show(row) {
+    value.textContent = row ? number(row.currentValue) : "–";
+    if (!row) {
+      replace(note, "deleted");
+      return;
+    }
+    replace(note, "changed ", time(row.lastUpdatedAt), bounds(row));
+    history.push([new Date(), Number(row.currentValue)]);
     if (history.length > KEPT) history.shift();
     graph.update(history);
   }
-  const bounds = ({ minValue, maxValue }) => (minValue === undefined && maxValue === undefined
-    ? "" : `, between ${minValue ?? "no minimum"} and ${maxValue ?? "no maximum"}`);
   const send = async (title, method, path, options) => {
-    const answer = await change(title, method, path, options);
-    if (answer) {
-      look();
-      onChange();
-    }
+    if (await change(title, method, path, options)) onChange();
   };
   const step = (name) => {
     const count = integerOf(amount.input);
@@ -68,21 +63,59 @@ function detail(id, onChange, onDeleted) {
       else send(`Set ${id} to ${number(wanted)}`, "PUT", one(id), { body: { value: wanted }, verb: "Set", danger: true });
     })),
     may("DELETE", "/api/v1/internal/counts/{itemId}") && button("Delete", async () => {
-      isPaused = true;
       if (await change(`Delete ${id}`, "DELETE", one(id),
         { verb: "Delete", danger: true, warning: "The count and its value are gone for good." })) onDeleted();
-      else isPaused = false;
     }, { class: "danger" }),
   ];
-  const timer = setInterval(look, REFRESH_MS);
-  look();
   return {
+    id,
     element: el("section", { class: "card wide" }, el("h2", {}, id), value, note, graph.element,
       el("div", { class: "row" }, amount, actions)),
+    show,
+    stop: () => graph.end(),
+  };
+}
+
+/**
+ * Reads the values of the rows on the screen and of the open count once a second, in one request, while somebody can see the
+ * page. So the cost of a viewer does not depend on how many counts there are or were loaded. Rows keep their places.
+ */
+function keepCurrent(view, openCount) {
+  const aborter = new AbortController();
+  let timer = null;
+  let turn = 0;
+  async function look() {
+    const mine = ++turn; // a look that was asked for takes the place of one that is under way
+    clearTimeout(timer);
+    const rows = document.hidden ? [] : view.visible().slice(0, AT_ONCE);
+    const open = document.hidden ? null : openCount();
+    const ids = new Set([...(open ? [open.id] : []), ...rows.map((row) => row.itemId)]);
+    try {
+      const found = ids.size > 0 ? await read(ids) : null;
+      if (found && mine === turn) take(found, rows, open);
+    } catch {
+      // The red line at the top says what is wrong; the values are current again when the server answers.
+    }
+    if (mine === turn && !aborter.signal.aborted) timer = setTimeout(look, REFRESH_MS);
+  }
+  async function read(ids) {
+    const query = [...ids].map((id) => `itemIds=${encodeURIComponent(id)}`).join("&");
+    const { body } = await ask("GET", `${LIST}?${query}`, { signal: aborter.signal });
+    return new Map(body.map((row) => [row.itemId, row]));
+  }
+  function take(found, rows, open) {
+    for (const row of rows) {
+      Object.assign(row, found.get(row.itemId) || { currentValue: null });
+      view.redraw(row);
+    }
+    if (open && open === openCount()) open.show(found.get(open.id));
+  }
+  timer = setTimeout(look, REFRESH_MS);
+  return {
+    look,
     stop() {
-      clearInterval(timer);
+      clearTimeout(timer);
       aborter.abort();
-      graph.end();
     },
   };
 }
@@ -103,32 +136,42 @@ function render(main) {
   const prefix = field("Search by prefix", { type: "search", placeholder: "all counts" });
   const place = el("div");
   let open = null;
-  const choose = (id) => {
+  const close = () => {
     open?.stop();
-    open = detail(id, list.start, () => {
-      open.stop();
-      open = null;
-      replace(place);
+    open = null;
+    replace(place);
+  };
+  const choose = (id) => {
+    close();
+    open = detail(id, () => values.look(), () => {
+      close();
       list.start();
     });
     replace(place, open.element);
     place.scrollIntoView({ block: "nearest" });
+    values.look();
   };
+  const view = table("Counts", [
+    { name: "Count", value: (row) => row.itemId,
+      show: (row) => button(row.itemId, () => choose(row.itemId), { class: "link" }) },
+    { name: "Value", value: (row) => row.currentValue, numeric: true,
+      show: (row) => (row.currentValue === null ? el("span", { class: "quiet" }, "deleted") : number(row.currentValue)) },
+    { name: "Changed", value: (row) => row.lastUpdatedAt, show: (row) => time(row.lastUpdatedAt) },
+  ], [], "No count begins like this.");
   const list = pager(async (cursor) => {
     const answer = await get(cursor || `${LIST}?limit=100&prefix=${encodeURIComponent(prefix.input.value)}`);
     return answer && { rows: answer.body, next: nextPage(answer) };
-  }, table("Counts", [
-    { name: "Count", value: (row) => row.itemId,
-      show: (row) => button(row.itemId, () => choose(row.itemId), { class: "link" }) },
-    { name: "Value", value: (row) => row.currentValue, show: (row) => number(row.currentValue), numeric: true },
-    { name: "Changed", value: (row) => row.lastUpdatedAt, show: (row) => time(row.lastUpdatedAt) },
-  ], [], "No count begins like this."));
+  }, view);
+  const values = keepCurrent(view, () => open);
   main.append(
     el("form", { class: "row", onsubmit: (event) => { event.preventDefault(); list.start(); } }, prefix,
       el("button", { type: "submit", class: "primary" }, "Search")),
-    creation(() => list.start()), place, list.element);
+    creation(() => list.start()) || "", place, list.element);
   list.start();
-  return () => open?.stop();
+  return () => {
+    values.stop();
+    close();
+  };
 }
 
 export const counts = { name: "counts", title: "Counts", offered: () => may("GET", LIST), render };

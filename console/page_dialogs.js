@@ -1,10 +1,25 @@
 // Two people and their badges: what one writes moves the badge of the other, over the real event stream.
 
-import { ask, may } from "./api.js";
+import { ask, curl, may } from "./api.js";
 import { button, el, field, number, replace } from "./dom.js";
 import { follow } from "./stream.js";
 
 const SEND = "/dialogs/send";
+const READ = "/dialogs/read-batch";
+const AT_ONCE = 1000;
+
+/** A request in the name of a user. It keeps its Idempotency-Key until it has succeeded, so it can be sent again. */
+function request(me, path, body) {
+  let key = crypto.randomUUID();
+  const options = () => ({ headers: { "X-User-Id": me, "Idempotency-Key": key }, body: body() });
+  return {
+    line: () => curl("POST", path, options()),
+    async send() {
+      await ask("POST", path, options());
+      key = crypto.randomUUID();
+    },
+  };
+}
 
 function pane(me, other) {
   const badge = el("span", { class: "badge", role: "status", "aria-label": "unread messages" }, "0");
@@ -13,6 +28,13 @@ function pane(me, other) {
   const problem = el("p", { class: "problem", role: "alert" });
   const as = { headers: { "X-User-Id": me } };
   let unread = [];
+  const sending = request(me, SEND, () => ({ receiverId: other, text: text.input.value }));
+  const reading = request(me, READ, () => ({ messageIds: unread.slice(0, AT_ONCE) }));
+  const lines = el("pre", { tabIndex: 0, "aria-label": `The requests of ${me} with curl` });
+
+  function drawLines() {
+    lines.textContent = [sending.line(), ...(unread.length > 0 ? [reading.line()] : [])].join("\n\n");
+  }
 
   async function attempt(work) {
     problem.textContent = "";
@@ -29,13 +51,13 @@ function pane(me, other) {
     replace(list, body.map((message) => el("li", { class: message.senderId === me ? "mine" : "" },
       el("span", {}, message.text), el("small", { class: "quiet" }, message.isRead ? "read" : "unread"))));
     list.scrollTop = list.scrollHeight;
+    drawLines();
   });
 
   const send = (event) => {
     event.preventDefault();
     return attempt(async () => {
-      await ask("POST", SEND, { ...as, headers: { ...as.headers, "Idempotency-Key": crypto.randomUUID() },
-        body: { receiverId: other, text: text.input.value } });
+      await sending.send();
       text.input.value = "";
       await load();
     });
@@ -43,7 +65,7 @@ function pane(me, other) {
 
   const read = () => attempt(async () => {
     await load();
-    if (unread.length > 0) await ask("POST", "/dialogs/read-batch", { ...as, body: { messageIds: unread.slice(0, 1000) } });
+    if (unread.length > 0) await reading.send();
     await load();
   });
 
@@ -54,13 +76,15 @@ function pane(me, other) {
       load();
     },
   });
+  text.input.addEventListener("input", drawLines);
+  drawLines();
   load();
   return {
     element: el("section", { class: "card" }, el("h2", {}, me, " ", badge), list,
       el("form", { class: "row", onsubmit: send }, text, el("button", { type: "submit", class: "primary" }, "Send"),
-        button("Mark all read", read)), problem),
+        button("Mark all read", read)), problem,
+      el("details", {}, el("summary", {}, "With curl"), lines)),
     stop,
-    load,
   };
 }
 

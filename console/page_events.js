@@ -93,7 +93,7 @@ function showLetter(letter, place) {
   const shown = decode(payload || "");
   replace(place, el("section", { class: "card wide" }, el("h2", {}, `${kind}/${id}`),
     el("dl", {}, Object.entries(rest).filter(([, value]) => typeof value !== "object").flatMap(([name, value]) =>
-      [el("dt", {}, name), el("dd", {}, String(value))])),
+      [el("dt", {}, name), el("dd", {}, name.endsWith("_at") ? time(value) : String(value))])),
     known.map(([name, value]) => el("div", {}, el("h3", {}, name), el("pre", { tabIndex: 0 }, JSON.stringify(value, null, 2)))),
     el("h3", {}, `payload (${shown.how})`), el("pre", { tabIndex: 0, "aria-label": "Payload" }, shown.text)));
 }

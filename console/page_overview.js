@@ -1,8 +1,11 @@
 // Roles, engines, and what the last two minutes were like.
 
+import { may } from "./api.js";
 import { bytes, duration, el, number, plural, rate, table } from "./dom.js";
 import { live } from "./live.js";
 import { plot } from "./plot.js";
+
+const STREAM = "/operator/console/stream";
 
 function card(title, figure, note, graph) {
   return el("section", { class: "card" }, el("h2", {}, title), figure, note, graph?.element);
@@ -25,6 +28,7 @@ const engineTable = () => table("Engines", [
   { name: "Engine", value: (row) => row.engine },
   { name: "State", value: (row) => (row.up ? "up" : "down"),
     show: (row) => el("span", { class: row.up ? "good" : "bad" }, row.up ? "up" : "down") },
+  { name: "Latency", value: (row) => row.latency || 0, show: (row) => duration(row.latency), numeric: true },
 ], [], "This process uses no engine.");
 
 const serviceTable = () => table("Requests per second by service", [
@@ -111,4 +115,4 @@ function render(main) {
   };
 }
 
-export const overview = { name: "overview", title: "Overview", offered: () => true, render };
+export const overview = { name: "overview", title: "Overview", offered: () => may("GET", STREAM), render };

@@ -12,8 +12,10 @@ function section(service) {
   const progress = el("progress", { hidden: true, "aria-label": `Checking ${service}` });
 
   const repair = (row) => service === "unread" && may("POST", "/operator/verify/unread/{userId}/repair") &&
-    button("Repair", () => change(`Count the unread messages of ${row.id} again`, "POST",
-      `/operator/verify/unread/${encodeURIComponent(row.id)}/repair`, { verb: "Repair" }));
+    button("Repair", async () => {
+      if (await change(`Count the unread messages of ${row.id} again`, "POST",
+        `/operator/verify/unread/${encodeURIComponent(row.id)}/repair`, { verb: "Repair" })) run();
+    });
 
   function draw(differences) {
     replace(found, differences.length > 0 && table(`Differences of ${service}`, [

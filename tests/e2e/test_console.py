@@ -3,12 +3,13 @@
 import contextlib
 import datetime
 import json
+import pathlib
 import re
-import sqlite3
 
 import pytest
 
 from harness.browser import Browser
+from harness.console import dead_letter, grant, new_count, new_pot, send, set_limit
 from harness.counts import action
 from harness.http import EventStream
 from harness.keys import KeyFile
@@ -17,9 +18,9 @@ from harness.stores import open_to_read
 from harness.unread import new_user
 from harness.waiting import wait_until
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 STREAM = "/operator/console/stream"
 POLICY = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-PLANTED = "<img src=x onerror=\"window.planted = true\">"
 
 
 # ---- what is served
@@ -55,6 +56,19 @@ def test_every_file_is_there_with_its_type_and_all_of_them_are_small(all_roles_s
     assert size < 400_000
     assert_problem(all_roles_server.ask("GET", "/console/none.js"), 404, "ROUTE_NOT_FOUND")
     assert_problem(all_roles_server.ask("GET", "/console/..%2fmain.c"), 400, "BAD_REQUEST")
+
+
+def test_the_red_line_says_what_the_alerts_say(all_roles_server):
+    def words(text):
+        return " ".join(text.replace('" +', " ").replace('"', " ").split())
+
+    page = words(all_roles_server.ask("GET", "/console/app.js").body.decode())
+    alerts = words((ROOT / "deploy/prometheus/alerts.yml").read_text())
+    for sentence in ("Requests that need this store get 503 STORE_UNAVAILABLE and change nothing.",
+                     "Without its bus, the gateway refuses sends", "Without its cache, Quipu serves everything from the store",
+                     "Users see outdated numbers of unread messages; the messages themselves are sent and read.",
+                     "Check its log, and systemctl status quipu or docker compose ps."):
+        assert sentence in page and sentence in alerts
 
 
 def test_off_means_that_nothing_of_it_is_there(serve, sqlite_store):
@@ -110,6 +124,9 @@ def test_a_snapshot_tells_what_was_done(serve, client, sqlite_store):
     assert snapshot["histograms"]["commit"]["count"] == snapshot["histograms"]["batch"]["count"]
     up = [sample for sample in snapshot["samples"] if sample[0] == "quipu_dependency_up"]
     assert ["quipu_dependency_up", 'dependency="counts-store",engine="sqlite"', 1] in up
+    durations = {sample[0]: sample[2] for sample in snapshot["samples"] if sample[1] == 'dependency="counts-store"'}
+    assert durations["quipu_dependency_duration_seconds_count"] >= snapshot["histograms"]["commit"]["count"]
+    assert durations["quipu_dependency_duration_seconds_sum"] > 0
 
 
 def test_ten_viewers_get_the_same_snapshot_every_second(serve, sqlite_store):
@@ -147,33 +164,14 @@ def test_every_page_opens_and_can_be_read_by_everybody(tell):
     assert tell("pages") == []
 
 
-def dead_letter(store, name, payload, error="410 Gone", kind="notification"):
-    """Writes a dead letter beside the running server."""
-    with contextlib.closing(sqlite3.connect(store.data / "notifications.db")) as connection, connection:
-        connection.execute(
-            "INSERT INTO notification_dlq (id, kind, event_type, aggregate_key, position, last_error, payload, attempt_count,"
-            " created_at) VALUES (?, ?, 'EntitlementGranted', 'u_123:film', ?, ?, ?, 10, 1790000000000000)",
-            (name, kind, f"at {name}", error, payload))
-
-
-def grant(server, user, unit="film-pass", reason="purchase"):
-    body = {"user_id": user, "stock_keeping_unit": unit, "reason": reason, "purchase_id": unit}
-    assert server.ask("POST", "/v1/entitlements/grants", body, {"Idempotency-Key": new_user()}).status == 200
-
-
-def set_limit(server, user):
-    assert server.ask("POST", "/api/config", {"userId": user, "rateLimit": 5, "timeWindow": 60}).status == 200
-
-
 @in_a_browser
 def test_every_page_fits_a_phone(tell, serve, sqlite_store):
     server = serve(sqlite_store, "--roles", "all")
-    assert server.ask("POST", "/api/v1/internal/counts", {"itemId": "views:" + "long-name-" * 6}).status == 201
+    new_count(server, "views:" + "long-name-" * 6)
     for user in (1001, "customer-of-the-north-4711"):
         set_limit(server, user)
     grant(server, "u_123", reason="compensation for the outage of last week")
-    pot = {"pot_name": "holiday", "max_coins": 50}
-    assert server.ask("POST", "/twirp/pyggpot.pot.Pot/CreatePot", pot).status == 200
+    new_pot(server, "holiday")
     dead_letter(sqlite_store, "0b9f5cb8-3b27-4a0e-9d5b-2f3c0c1a7a10", b"{}", "https://hooks.example.com answered with 410 Gone")
     assert tell("phone", server=server, user="u_123") == []
 
@@ -182,8 +180,7 @@ def test_every_page_fits_a_phone(tell, serve, sqlite_store):
 @pytest.mark.parametrize(("title", "table", "column"), [("Overview", "Engines", "Engine"), ("Events", "Outboxes", "Outbox")])
 def test_a_table_keeps_its_order_and_the_focus_while_snapshots_arrive(tell, all_roles_server, title, table, column):
     grant(all_roles_server, new_user())
-    message = {"receiverId": new_user(), "text": "hello"}
-    assert all_roles_server.ask("POST", "/dialogs/send", message, {"X-User-Id": new_user()}).status == 200
+    send(all_roles_server, new_user(), new_user())
     wait_until(lambda: all_roles_server.metrics()['quipu_outbox_published_total{outbox="dialogs"}'] > 0, "it is published")
     seen = tell("sorting", title=title, table=table, column=column)
     assert (seen["order"], seen["focus"]) == ("descending", column)
@@ -229,10 +226,11 @@ def test_dead_letters_are_opened_replayed_and_discarded(tell, serve, sqlite_stor
 
 @in_a_browser
 def test_the_overview_is_alive(tell, all_roles_server):
-    answer = all_roles_server.ask("POST", "/api/v1/internal/counts", {"itemId": f"seen-{new_user()}"})
-    assert answer.status == 201
+    new_count(all_roles_server, f"seen-{new_user()}")
     seen = tell("overview")
-    assert ["counts-store", "sqlite", "up"] in seen["engines"], seen
+    (store,) = (cells for cells in seen["engines"] if cells[0] == "counts-store")
+    assert store[1:3] == ["sqlite", "up"]
+    assert re.fullmatch(r"[\d.]+ (µs|ms|s)", store[3]), "how long a commit takes"
     assert re.fullmatch(r"\d+\.\d+\.\d+", seen["version"])
 
 
@@ -276,29 +274,8 @@ def test_a_message_moves_the_badge_of_the_other(tell):
 
 
 @in_a_browser
-def test_a_service_is_verified(tell):
-    assert "0 differences" in tell("verify", service="counts")
-
-
-@in_a_browser
-def test_the_page_asks_for_a_key_keeps_it_to_itself_and_offers_what_it_opens(tell, serve, sqlite_store, keys):
-    keys.new("ops", "admin")
-    clerk = keys.new("clerk", "internal:counts")
-    server = serve(sqlite_store, "--roles", "all", "--api-keys", keys.path)
-    seen = tell("key", server=server, key=clerk.shown, mayFail=["401", "403"])
-    assert seen["offered"] == ["Overview", "Counts"]
-    assert clerk.shown not in seen["stored"]
-
-
-@in_a_browser
-def test_markup_in_names_and_messages_stays_text(tell, serve, sqlite_store):
-    server = serve(sqlite_store, "--roles", "all")
-    holder, other = f"{PLANTED}a", f"{PLANTED}b"
-    assert server.ask("POST", "/api/v1/internal/counts", {"itemId": PLANTED}).status == 201
-    assert server.ask("POST", "/api/config", {"userId": holder, "rateLimit": 5, "timeWindow": 1}).status == 200
-    grant = {"user_id": holder, "stock_keeping_unit": PLANTED, "reason": PLANTED, "purchase_id": PLANTED}
-    assert server.ask("POST", "/v1/entitlements/grants", grant, {"Idempotency-Key": "k"}).status == 200
-    sent = server.ask("POST", "/dialogs/send", {"receiverId": other, "text": PLANTED}, {"X-User-Id": "plain"})
-    assert sent.status == 200
-    seen = tell("planted", server=server, holder=holder, user="plain", other=other)
-    assert seen == {"ran": False, "images": 1}
+def test_every_service_is_verified(tell):
+    seen = tell("verify")
+    assert set(seen) == {f"Check {service}" for service in (
+        "counts", "dialogs", "entitlements", "limits", "notifications", "pots", "unread")}
+    assert all("0 differences" in said for said in seen.values()), seen

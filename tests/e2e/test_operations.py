@@ -21,6 +21,7 @@ METRICS = {
     "quipu_commit_duration_seconds": "histogram",
     "quipu_parked_commands": "gauge",
     "quipu_store_errors_total": "counter",
+    "quipu_dependency_duration_seconds": "summary",
     "quipu_reruns_total": "counter",
 }
 

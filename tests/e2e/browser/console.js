@@ -1,41 +1,7 @@
 // What an operator does in the console. The argument `story` names one of the functions below; each returns what the test
-// looks at. Errors on the browser's own console, and requests to any other server, fail the story.
+// looks at.
 
-const axe = require.resolve("axe-core/axe.min.js");
-const PAGES = ["Overview", "Counts", "Limits", "Entitlements", "Events", "Pots", "Dialogs", "Verify"];
-
-const open = async (page, name) => {
-  await page.getByRole("navigation").getByRole("link", { name, exact: true }).click();
-  await page.getByRole("heading", { level: 1, name }).waitFor();
-};
-
-const connected = (page) => page.getByText("live", { exact: true }).waitFor();
-
-/** Presses a button that asks first, looks at the curl line, and says yes. Returns the line. */
-async function confirm(page, scope, label, verb, fill = async () => {}) {
-  await scope.getByRole("button", { name: label, exact: true }).click();
-  const dialog = page.getByRole("dialog");
-  await fill(dialog);
-  const line = await dialog.getByLabel("The same request with curl").innerText();
-  await dialog.getByRole("button", { name: verb, exact: true }).click();
-  await dialog.waitFor({ state: "detached" });
-  return line;
-}
-
-/** Waits until the page has taken so many more snapshots. */
-const snapshots = (page, count) => page.evaluate(async (wanted) => {
-  const { live } = await import("/console/live.js");
-  await new Promise((resolve) => {
-    let seen = -1; // the first call tells of the snapshot that is already there
-    const stop = live.watch(() => ++seen === wanted && (stop(), resolve()));
-  });
-}, count);
-
-const texts = (rows) => rows.evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.textContent)));
-
-const message = (page, text) => page.locator(".message", { hasText: text }).waitFor();
-
-// ---- stories
+const { PAGES, confirm, connected, message, open, snapshots, tell, texts, violations } = require("./console_steps.js");
 
 const stories = {
   /** Every page opens, in the light and in the dark, and axe-core finds nothing to improve. */
@@ -47,9 +13,7 @@ const stories = {
       for (const name of PAGES) {
         await open(page, name);
         if (name === "Overview") await page.locator(".plot canvas").first().waitFor();
-        await page.evaluate(require("fs").readFileSync(axe, "utf8"));
-        const { violations } = await page.evaluate(() => window.axe.run());
-        for (const { id, nodes } of violations) found.push(`${name}, ${scheme}: ${id}: ${nodes[0].html}`);
+        found.push(...await violations(page, `${name}, ${scheme}`));
       }
     }
     return found;
@@ -166,6 +130,7 @@ const stories = {
     await page.locator("#alarm p").first().waitFor();
     const alarm = await page.locator("#alarm p").first().textContent();
     const down = await row("down");
+    const found = await violations(page, "the alarm");
     await page.evaluate(() => {
       window.redrawn = 0;
       new MutationObserver((changes) => { window.redrawn += changes.length; })
@@ -178,7 +143,19 @@ const stories = {
     await fetch(`${levers}/start`, { method: "POST" });
     const up = await row("up");
     await page.locator("#alarm p").first().waitFor({ state: "detached" });
-    return { alarm, down, up, redrawn };
+    return { alarm, down, up, redrawn, violations: found };
+  },
+
+  /** The server is stopped and started while the page is open. Returns what the red line says in between. */
+  async absence(page, { levers }) {
+    await connected(page);
+    await fetch(`${levers}/stop`, { method: "POST" });
+    await page.locator("#alarm p").waitFor();
+    const alarm = await page.locator("#alarm p").textContent();
+    await fetch(`${levers}/start`, { method: "POST" });
+    await page.locator("#alarm p").waitFor({ state: "detached" });
+    await snapshots(page, 1);
+    return { alarm };
   },
 
   /** Pages through the dead letters of a kind and replays them all. */
@@ -300,80 +277,20 @@ const stories = {
     return true;
   },
 
-  async verify(page, { service }) {
+  /** Checks every service. Returns what the page says about each. */
+  async verify(page) {
+    const seen = {};
     await open(page, "Verify");
-    const card = page.locator("section.card", { hasText: `Check ${service}` });
-    await card.getByRole("button", { name: `Check ${service}` }).click();
-    await card.locator(".good, .bad").waitFor();
-    return card.getByRole("status").innerText();
-  },
-
-  /** The page asks for a key by itself, and offers what the key opens. */
-  async key(page, { key }) {
-    const dialog = page.getByRole("dialog");
-    await dialog.getByLabel("API key").fill("qk_nobody_0000");
-    await dialog.getByRole("button", { name: "Use key" }).click();
-    await dialog.getByText("The server does not know this key.").waitFor();
-    await dialog.getByLabel("API key").fill(key);
-    await dialog.getByRole("button", { name: "Use key" }).click();
-    await dialog.waitFor({ state: "detached" });
-    await page.getByRole("button", { name: /^Key: / }).waitFor();
-    const links = page.getByRole("navigation").getByRole("link");
-    const offered = await links.allInnerTexts();
-    const stored = await page.evaluate(() => [
-      { ...localStorage }, { ...sessionStorage }, document.cookie, location.href, document.documentElement.outerHTML,
-    ]);
-    return { offered, stored: JSON.stringify(stored) };
-  },
-
-  /** Returns what the markup that somebody has planted in names and messages has done. */
-  async planted(page, { holder, user, other }) {
-    await open(page, "Counts");
-    await page.getByRole("region", { name: "Counts" }).getByRole("button").first().waitFor();
-    await page.getByRole("region", { name: "Counts" }).locator("td button").first().click();
-    await open(page, "Entitlements");
-    await page.getByLabel("User").fill(holder);
-    await page.getByRole("button", { name: "Show" }).click();
-    await page.getByRole("region").locator("td button").first().click();
-    await page.locator(".timeline li").first().waitFor();
-    await open(page, "Limits");
-    await page.getByRole("region", { name: "Limits" }).locator("td").first().waitFor();
-    await open(page, "Dialogs");
-    await page.getByLabel("One", { exact: true }).fill(user);
-    await page.getByLabel("Other", { exact: true }).fill(other);
-    await page.getByRole("button", { name: "Use these names" }).click();
-    await page.locator(".talk li").first().waitFor();
-    return page.evaluate(() => ({ ran: window.planted === true, images: document.images.length }));
-  },
-
-  async screenshots(page, { folder }) {
-    await connected(page);
-    for (const name of ["Overview", "Counts", "Events", "Dialogs"]) {
-      await open(page, name);
-      if (name === "Overview") await page.waitForTimeout(20000);
-      if (name === "Counts") {
-        await page.getByRole("region", { name: "Counts" }).locator("td button").first().click();
-        await page.waitForTimeout(8000);
-      }
-      await page.waitForTimeout(500);
-      await page.screenshot({ path: `${folder}/console-${name.toLowerCase()}.png` });
+    await page.getByRole("button", { name: /^Check / }).first().waitFor();
+    for (const card of await page.locator("section.card").all()) {
+      const check = card.getByRole("button", { name: /^Check / });
+      await check.click();
+      await card.locator(".good, .bad").waitFor();
+      seen[await check.innerText()] = await card.getByRole("status").innerText();
     }
-    return true;
+    return seen;
   },
+
 };
 
-module.exports = async (context, { story, server, ...rest }) => {
-  const page = await context.newPage();
-  const faults = [];
-  await page.setViewportSize({ width: 1280, height: 860 });
-  page.on("console", (line) => {
-    if (line.type() === "error" && !(rest.mayFail || []).some((text) => line.text().includes(text))) faults.push(line.text());
-  });
-  page.on("request", (request) => {
-    if (!request.url().startsWith(server)) faults.push(`a request to ${request.url()}`);
-  });
-  await page.goto(`${server}/`);
-  const result = await stories[story](page, rest);
-  if (faults.length > 0) throw new Error(faults.join("\n"));
-  return result;
-};
+module.exports = tell(stories);

@@ -38,10 +38,10 @@ class Browser:
         if done.returncode != 0:
             pytest.skip(f"npm cannot install playwright-core: {done.stderr.strip().splitlines()[-1]}")
 
-    def run(self, script, **arguments):
+    def run(self, script, limit_s=2 * HANG_S, **arguments):
         done = subprocess.run(
             ["node", "run.js", shutil.which("chromium"), str(HANG_S * 1000), script, json.dumps(arguments)],
-            cwd=self._folder, capture_output=True, text=True, timeout=2 * HANG_S, check=False)
+            cwd=self._folder, capture_output=True, text=True, timeout=limit_s, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return json.loads(done.stdout)
 
