@@ -42,16 +42,22 @@ def benches(programs, options):
         yield made
 
 
-def compare(name, sides, rate, rounds):
-    """Prints both rates and their ratio for each pair of runs, then the median of the ratios, which is returned. The order
+def measure(sides, rate, rounds):
+    """Returns a pair of rates, of the first and the second side, for each round, and prints them with their ratio. The order
     within a pair alternates. `rate` gets a side and the number of the pair."""
-    ratios = []
+    pairs = []
     for number in range(rounds):
         order = sides if number % 2 == 0 else sides[::-1]
         measured = {side: rate(side, number) for side in order}
         first, second = (measured[side] for side in sides)
-        ratios.append(second / first)
-        print(f"  {first:8.0f}/s  {second:8.0f}/s  {ratios[-1]:.3f}", flush=True)
+        pairs.append((first, second))
+        print(f"  {first:8.0f}/s  {second:8.0f}/s  {second / first:.3f}", flush=True)
+    return pairs
+
+
+def compare(name, sides, rate, rounds):
+    """Measures both sides, and prints and returns the median of the ratios of the pairs."""
+    ratios = [second / first for first, second in measure(sides, rate, rounds)]
     median = statistics.median(ratios)
     print(f"{name}: {median:.3f} ({min(ratios):.3f} to {max(ratios):.3f})", flush=True)
     return median
