@@ -118,7 +118,10 @@ function followSnapshots() {
       live.take(snapshot);
       drawAlarm();
     },
-    onState: (state) => (state === "refused" ? start() : drawConnection(state)),
+    onState: async (state) => {
+      drawConnection(state);
+      if (state === "refused" && await loadAccess() && !overview.offered()) begin(); // the key was changed or dropped
+    },
   });
 }
 
@@ -190,6 +193,7 @@ onMessage(drawMessage);
 $("key-button").addEventListener("click", askForKey);
 window.addEventListener("hashchange", () => {
   show();
+  window.scrollTo(0, 0);
   $("main").focus({ preventScroll: true });
 });
 start();

@@ -13,7 +13,7 @@ const resetsAt = (row) => new Date(new Date(row.lastRefreshTime).getTime() + row
 function setting(onChange) {
   const user = field("User", { required: true, placeholder: "1001" });
   const limit = field("Messages", { value: "5", inputMode: "numeric", class: "short", required: true });
-  const window = field("per so many minutes", { value: "1", inputMode: "numeric", class: "short", required: true });
+  const window = field("Window (minutes)", { value: "1", inputMode: "numeric", class: "short", required: true });
   const element = el("form", { class: "row", onsubmit: async (event) => {
     event.preventDefault();
     const body = { userId: user.input.value, rateLimit: Number(limit.input.value), timeWindow: Number(window.input.value) };

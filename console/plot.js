@@ -8,14 +8,20 @@ if (window.Dygraph) {
   window.Dygraph.PLUGINS = window.Dygraph.PLUGINS.filter((plugin) => plugin !== window.Dygraph.Plugins.Legend);
 }
 
-const colors = () => ["--line-1", "--line-2", "--line-3", "--line-4"].map(
-  (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const colors = () => ({
+  colors: ["--line-1", "--line-2", "--line-3", "--line-4"].map(color), axisLineColor: color("--quiet"),
+});
+const AXIS_PX = 52;
+const DIGIT_PX = 7;
+
+const LEAST_MS = 30000; // a plot that has just begun is not stretched over its whole width
 
 /**
- * A plot: `lines` are the names, update(rows) gets [[Date, value, ...], ...]. The description is for screen readers, who
+ * A plot: `lines` are the names, update(rows) gets [[Date, value, ...], ...] and shows all of them. The description is for screen readers, who
  * get the figures from the text beside it.
  */
-export function plot(description, lines, { format = (value) => String(value), seconds = 120, fromZero = true } = {}) {
+export function plot(description, lines, { format = (value) => String(value), fromZero = true } = {}) {
   const canvas = el("div", { class: "plot", role: "img", "aria-label": description });
   const pointed = el("p", { class: "pointed quiet", "aria-hidden": "true" });
   let graph = null;
@@ -24,15 +30,17 @@ export function plot(description, lines, { format = (value) => String(value), se
     update(rows) {
       if (!window.Dygraph || rows.length < 2 || !canvas.isConnected) return;
       const newest = rows.at(-1)[0].getTime();
-      const dateWindow = [Math.min(newest - seconds * 1000, rows[0][0].getTime()), newest];
+      const dateWindow = [Math.min(newest - LEAST_MS, rows[0][0].getTime()), newest];
+      const most = Math.max(...rows.flatMap(([, ...values]) => values.map((value) => Math.abs(value || 0))));
+      const axisLabelWidth = Math.max(AXIS_PX, format(most).length * DIGIT_PX);
       if (graph) {
-        graph.updateOptions({ file: rows, dateWindow });
+        graph.updateOptions({ file: rows, dateWindow, ...colors(), axes: { y: { axisLabelWidth } } });
         return;
       }
       graph = new window.Dygraph(canvas, rows, {
         labels: ["time", ...lines],
         dateWindow,
-        colors: colors(),
+        ...colors(),
         strokeWidth: 1.6,
         fillGraph: lines.length === 1 && fromZero,
         fillAlpha: 0.12,
@@ -49,7 +57,7 @@ export function plot(description, lines, { format = (value) => String(value), se
         interactionModel: {},
         axes: {
           x: { axisLabelWidth: 60, pixelsPerLabel: 80 },
-          y: { axisLabelFormatter: format, valueFormatter: format, axisLabelWidth: 52, pixelsPerLabel: 24 },
+          y: { axisLabelFormatter: format, valueFormatter: format, axisLabelWidth, pixelsPerLabel: 24 },
         },
       });
     },

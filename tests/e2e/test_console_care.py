@@ -158,8 +158,9 @@ def test_every_button_is_known_and_every_open_page_can_be_read_by_everybody(tell
     set_limit(server, 1001)
     grant(server, "u_123")
     new_pot(server, "holiday")
-    dead_letter(sqlite_store, "letter-1", b'{"unit": "film"}')
-    seen = tell(server, "buttons", user="u_123", letter="letter-1")
+    letter = "0b9f5cb8-3b27-4a0e-9d5b-2f3c0c1a7a10"
+    dead_letter(sqlite_store, letter, b'{"unit": "film"}', "hooks.example.com answered 410 Gone", about="u_123:season-2")
+    seen = tell(server, "buttons", user="u_123", letter=letter)
     assert seen["seen"] == BUTTONS
     assert seen["found"] == []
 

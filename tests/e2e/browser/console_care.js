@@ -266,7 +266,7 @@ const stories = {
     return { found, line };
   },
 
-  /** Opens whatever can be opened on each page. Returns its buttons, and what axe-core finds. */
+  /** Opens whatever can be opened on each page. Returns its buttons, what axe-core finds, and tables that do not fit. */
   async buttons(page, { user, letter }) {
     const seen = {};
     const found = [];
@@ -286,6 +286,9 @@ const stories = {
       const names = await page.locator("main").locator("button:not(.sort):not(.link):visible").allInnerTexts();
       seen[name] = [...new Set(names)].sort();
       found.push(...await violations(page, name));
+      const wide = await page.locator(".scroll").evaluateAll((all) => all
+        .filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.getAttribute("aria-label")));
+      found.push(...wide.map((table) => `${name}: the table ${table} does not fit`));
       const danger = page.locator("main").locator("button.danger:visible");
       if (await danger.count() > 0) {
         await danger.first().click();

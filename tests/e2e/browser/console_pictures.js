@@ -47,6 +47,7 @@ async function take(page, { pictures }) {
     await open(page, title);
     await prepare[title]?.(page);
     await snapshots(page, 2);
+    await page.evaluate(() => window.scrollTo(0, 0));
     await page.screenshot({ path: file });
   }
   return true;
