@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from harness.browser import Browser
+from harness.browser import Browser, player
 from harness.console import dead_letter, grant, new_count, new_pot, send, set_limit
 from harness.counts import action
 from harness.http import EventStream
@@ -151,9 +151,8 @@ def browser(tmp_path_factory):
 @pytest.fixture
 def tell(browser, all_roles_server):
     """Plays a story with the console of a server that has every role."""
-    def play(story, server=all_roles_server, **arguments):
-        return browser.run("console.js", story=story, server=f"http://127.0.0.1:{server.port}", **arguments)
-    return play
+    play = player(browser, "console.js")
+    return lambda story, server=all_roles_server, **arguments: play(server, story, **arguments)
 
 
 in_a_browser = pytest.mark.full  # Chromium takes a second for each story

@@ -8,7 +8,7 @@ import zoneinfo
 
 import pytest
 
-from harness.browser import Browser
+from harness.browser import Browser, player
 from harness.console import dead_letter, grant, new_count, new_pot, send, set_limit
 from harness.keys import KeyFile
 from harness.unread import new_user
@@ -38,9 +38,7 @@ def browser(tmp_path_factory):
 
 @pytest.fixture
 def tell(browser):
-    def play(server, story, **arguments):
-        return browser.run("console_care.js", story=story, server=f"http://127.0.0.1:{server.port}", **arguments)
-    return play
+    return player(browser, "console_care.js")
 
 
 @pytest.fixture

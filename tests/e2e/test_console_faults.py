@@ -7,7 +7,7 @@ import pytest
 
 from engines import shared
 from harness.available import available
-from harness.browser import Browser
+from harness.browser import Browser, player
 from harness.receivers import Handler, Receiver, running
 from harness.stores import PostgresStore, SqliteStore
 
@@ -22,9 +22,7 @@ def browser(tmp_path_factory):
 
 @pytest.fixture
 def tell(browser):
-    def play(server, story, **arguments):
-        return browser.run("console.js", story=story, server=f"http://127.0.0.1:{server.port}", **arguments)
-    return play
+    return player(browser, "console.js")
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def test_metrics_are_in_the_text_format_and_complete(shared_server, counts, open
         assert line.startswith("#") or SAMPLE.match(line), line
     sampled = {re.split("[{ ]", line)[0] for line in text.splitlines() if not line.startswith("#")}
     for name, kind in METRICS.items():
-        assert (name + "_count" if kind == "histogram" else name) in sampled
+        assert (name + "_count" if kind in ("histogram", "summary") else name) in sampled
 
 
 def test_metrics_describe_the_process_and_its_version(shared_server, binary):

@@ -46,6 +46,13 @@ class Browser:
         return json.loads(done.stdout)
 
 
+def player(browser, script):
+    """`player(browser, "console.js")(server, "overview")` plays a story of a script with the pages of a server."""
+    def play(server, story, **arguments):
+        return browser.run(script, story=story, server=f"http://127.0.0.1:{server.port}", **arguments)
+    return play
+
+
 class _Pages(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *_):
         pass
