@@ -125,7 +125,7 @@ def test_secrets_are_replaced_under_way_and_both_are_good_meanwhile(serve, sqlit
 def test_a_file_without_a_secret_is_refused_at_start_and_not_shown(binary, tmp_path, secrets):
     done = quipu.run(binary, "serve", "--check-config", "--webhook-secret-file", secrets("whsec_tooshort"), cwd=tmp_path)
     assert done.returncode != 0
-    assert "base64 of 24 to 64 bytes" in done.stderr and "tooshort" not in done.stderr
+    assert "24 to 64 bytes in base64" in done.stderr and "tooshort" not in done.stderr
 
 
 def test_neither_the_secret_nor_user_info_or_query_of_the_url_is_logged(
