@@ -94,9 +94,9 @@ static void a_file_of_secrets_that_cannot_be_used_is_refused_without_showing_it(
 		{"", "it has no secret"},
 		{"# only a comment\n", "it has no secret"},
 		{"MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "must begin with whsec_"},
-		{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaS", "base64 of 24 to 64 bytes"},
-		{"whsec_MfKQ", "base64 of 24 to 64 bytes"},
-		{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaS!", "base64 of 24 to 64 bytes"},
+		{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaS", "24 to 64 bytes in base64"},
+		{"whsec_MfKQ", "24 to 64 bytes in base64"},
+		{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaS!", "24 to 64 bytes in base64"},
 		{SECRET "\n" SECRET "\n" SECRET, "more than two"},
 	};
 	char why[256];
