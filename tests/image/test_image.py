@@ -1,9 +1,7 @@
 """The images, really built and started: `make test-image`. It takes minutes, so it is no part of `make test`.
 
-Needs root, buildah, and the network for apt. The base image comes from a registry where one can be reached, else from
-debootstrap. Images and layers are kept in build-image/, so that a second run is quick; nothing else of the machine is
-touched. No container engine may run here, so the program is started with buildah's isolation by chroot, on the
-network of the machine.
+Needs root, buildah, and the network for apt; package/image_base.py says how they are built. The archive of a release has
+its tests in package/test_release.py.
 """
 
 import contextlib
@@ -11,12 +9,10 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tarfile
 import time
 import urllib.request
 
@@ -24,60 +20,21 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from package.clean_root import debootstrap, must, run  # noqa: E402
+from package import image_base  # noqa: E402
+from package.clean_root import ROOT, must, run  # noqa: E402
+from package.image_base import BUILDAH, ISOLATION, KEPT, buildah  # noqa: E402
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-KEPT = ROOT / "build-image"
-BASE = "localhost/quipu-test-base"
 USER = 10001
 TOOLS = ["cc", "gcc", "clang", "ld", "as", "make", "meson", "ninja", "python3", "curl", "wget"]
-ISOLATION = ["--isolation", "chroot", "--network", "host"]
-BUILDAH = ["buildah", "--root", str(KEPT / "storage"), "--runroot", str(KEPT / "run")]
-
-
-def buildah(*arguments, **more):
-    return must(*BUILDAH, *arguments, **more)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def needs():
-    if os.geteuid() != 0:
-        pytest.skip("building images needs root here")
-    for program in ("buildah", "debootstrap"):
-        if not shutil.which(program):
-            pytest.skip(f"{program} is not installed")
-    KEPT.mkdir(exist_ok=True)
-
-
-# ---- the base image
-
-
-def import_debootstrap():
-    debootstrap(KEPT / "base.tar")
-    container = buildah("from", "scratch")
-    buildah("add", "-q", container, KEPT / "base.tar", "/")
-    buildah("commit", "-q", "--rm", container, BASE)
-    (KEPT / "base.tar").unlink()
 
 
 @pytest.fixture(scope="session")
-def base():
-    """Debian: that of the Containerfile, or the like of it."""
-    named = re.search(r"^ARG BASE=(\S+)$", (ROOT / "deploy/Containerfile").read_text(), re.MULTILINE).group(1)
-    if run(*BUILDAH, "inspect", "--type", "image", BASE).returncode == 0:
-        return BASE
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        if run(*BUILDAH, "pull", "-q", named, timeout=120).returncode == 0:
-            return named
-    import_debootstrap()
-    return BASE
-
-
-@pytest.fixture(scope="session")
-def images(base):
+def images():
     """Builds all of them as `make image` does; their names."""
-    environment = {**os.environ, "ENGINE": " ".join(BUILDAH),
-                   "OPTIONS": " ".join([*ISOLATION, "--build-arg", f"BASE={base}"])}
+    missing = image_base.why_there_is_no_image()
+    if missing:
+        pytest.skip(missing)
+    environment = {**os.environ, **image_base.environment(image_base.base())}
     output = must("make", "--no-print-directory", "image", cwd=ROOT, env=environment)
     return re.findall(r"^building (\S+):latest$", output, re.MULTILINE)
 
@@ -117,18 +74,6 @@ def test_it_runs_as_nobody_checks_its_health_and_keeps_data_in_a_volume(images):
         assert (found["Entrypoint"], found["Cmd"]) == (["quipu"], ["serve"])
         assert found["Volumes"] == {"/var/lib/quipu": {}} and found["StopSignal"] == "SIGTERM"
         assert found["ExposedPorts"] == {"8080/tcp": {}}
-
-
-@pytest.mark.skipif("QUIPU_RELEASE_TESTS" not in os.environ,
-                    reason="builds the image twice more, ten minutes; QUIPU_RELEASE_TESTS=1 runs it")
-def test_an_archive_for_a_release_has_the_same_bytes_when_it_is_built_again(base, tmp_path):
-    environment = {**os.environ, "ENGINE": " ".join(BUILDAH), "SOURCE_DATE_EPOCH": "1700000000",
-                   "OPTIONS": " ".join([*ISOLATION, "--build-arg", f"BASE={base}"])}
-    for name in ("first", "second"):
-        must(ROOT / "scripts/oci_archive.sh", tmp_path / name, env=environment)
-    assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
-    with tarfile.open(tmp_path / "first") as archive:
-        assert {"./oci-layout", "./index.json"} <= set(archive.getnames())
 
 
 # ---- what is in them

@@ -3,6 +3,7 @@
 Nothing of the machine is touched: mounts are private to each command and end with it.
 """
 
+import fcntl
 import os
 import pathlib
 import shutil
@@ -30,13 +31,24 @@ def mirror():
     return (uris.stdout.split() or ["http://deb.debian.org/debian"])[0]
 
 
-def debootstrap(archive):
-    """Writes the smallest Debian into a tar archive."""
+def _debootstrap(archive):
     folder = archive.with_suffix(".folder")
     shutil.rmtree(folder, ignore_errors=True)
     must("debootstrap", "--variant=minbase", SUITE, folder, mirror())
-    must("tar", "-C", folder, "-cf", archive, ".")
+    must("tar", "-C", folder, "-cf", archive.with_suffix(".new"), ".")
+    archive.with_suffix(".new").rename(archive)
     shutil.rmtree(folder)
+
+
+def base_archive():
+    """The smallest Debian as a tar archive, made once for all tests that need one."""
+    KEPT.mkdir(exist_ok=True)
+    archive = KEPT / "base.tar"
+    with (KEPT / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if not archive.exists():
+            _debootstrap(archive)
+    return archive
 
 
 def what_is_missing(*programs):
@@ -50,13 +62,9 @@ class CleanRoot:
     """A Debian in `folder`, with the lists of packages that apt needs."""
 
     def __init__(self, folder):
-        KEPT.mkdir(exist_ok=True)
-        archive = KEPT / "base.tar"
-        if not archive.exists():
-            debootstrap(archive)
         self.folder = folder
         folder.mkdir()
-        must("tar", "-C", folder, "-xf", archive)
+        must("tar", "-C", folder, "-xf", base_archive())
         shutil.copy("/etc/resolv.conf", folder / "etc/resolv.conf")
         self.must("apt-get", "update", "-qq")
 

@@ -1,6 +1,6 @@
 """`make release`: complete, the same bytes whenever and wherever the same commit is built, and refused for anything else.
 
-The image has its own test in tests/image, where a base for it can be had.
+The image is left out where none can be built, and its tests are skipped.
 """
 
 import hashlib
@@ -11,11 +11,13 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+from package import image_base  # noqa: E402
 from package.clean_root import ROOT, must, run  # noqa: E402
 
 CCACHE = "/usr/lib/ccache"
@@ -35,37 +37,84 @@ def clone(folder, source=ROOT):
     return folder
 
 
-def release(tree, out, **environment):
-    must(tree / "scripts/release.sh", out, env={**os.environ, "WITHOUT_IMAGE": "yes", **environment})
-    return out
+@pytest.fixture(scope="module")
+def image_settings():
+    """The environment in which a release builds its image, or leaves it out where none can be built."""
+    missing = image_base.why_there_is_no_image()
+    if missing:
+        return {"WITHOUT_IMAGE": "yes"}
+    return image_base.environment(image_base.base(), "--build-arg", f"BUILD_BASE={image_base.build_base()}")
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory):
+def first(image_settings, tmp_path_factory):
+    """`make release` in a clone: its folder dist."""
     if not shutil.which("dh"):
         pytest.skip("debhelper is not installed")
-    folder = tmp_path_factory.mktemp("first")
-    return release(clone(folder / "tree"), folder / "dist", PATH=f"{CCACHE}:{os.environ['PATH']}")
+    tree = clone(tmp_path_factory.mktemp("first") / "tree")
+    quick = {"PATH": f"{CCACHE}:{os.environ['PATH']}"}
+    must("make", "--no-print-directory", "release", cwd=tree, env={**os.environ, **image_settings, **quick})
+    return tree / "dist"
+
+
+@pytest.fixture
+def archive(first):
+    """The image as OCI archive."""
+    found = list(first.glob("*.oci.tar"))
+    if not found:
+        pytest.skip(f"the release has no image: {image_base.why_there_is_no_image()}")
+    return found[0]
 
 
 def names_below(folder):
     return {path.name for path in folder.iterdir()}
 
 
-def test_it_is_complete_and_its_sums_are_right(first):
+def test_it_is_complete_and_its_sums_are_right(first, image_settings):
     arch = must("dpkg", "--print-architecture")
     files = {f"quipu-{VERSION}.tar.gz", f"quipu_{VERSION}-1_{arch}.deb", f"quipu-{VERSION}-{arch}.cdx.json"}
+    if "WITHOUT_IMAGE" not in image_settings:
+        files.add(f"quipu-{VERSION}-{arch}.oci.tar")
     assert names_below(first) == files | {"SHA256SUMS"}
     must("sha256sum", "--check", "--strict", "SHA256SUMS", cwd=first)
-    assert len((first / "SHA256SUMS").read_text().splitlines()) == len(files)
+    assert {line.split("  ")[1] for line in (first / "SHA256SUMS").read_text().splitlines()} == files
 
 
-def test_a_second_build_elsewhere_without_a_cache_has_the_same_bytes(first, tmp_path):
-    elsewhere = clone(tmp_path / "another" / "place", first.parent / "tree")  # the same commit, whatever happens to ours
-    second = release(elsewhere, tmp_path / "dist", CCACHE_DISABLE="1", TZ="Asia/Kathmandu", LC_ALL="C.UTF-8")
+def test_a_second_build_elsewhere_without_a_cache_has_the_same_bytes(first, image_settings, tmp_path):
+    elsewhere = clone(tmp_path / "another" / "place", first.parent)  # the same commit, whatever happens to ours
+    second, other = tmp_path / "dist", {"CCACHE_DISABLE": "1", "TZ": "Asia/Kathmandu", "LC_ALL": "C.UTF-8"}
+    must(elsewhere / "scripts/release.sh", second, env={**os.environ, **image_settings, **other})
     digests = [{path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
                for folder in (first, second)]
     assert digests[0] == digests[1]
+
+
+def blob(archive, digest):
+    """What a digest of the archive stands for, checked against it."""
+    content = archive.extractfile(f"./blobs/{digest.replace(':', '/')}").read()
+    assert f"sha256:{hashlib.sha256(content).hexdigest()}" == digest
+    return content
+
+
+def test_the_image_is_whole_and_made_for_serving_every_role(archive):
+    with tarfile.open(archive) as file:
+        assert json.load(file.extractfile("./oci-layout")) == {"imageLayoutVersion": "1.0.0"}
+        (entry,) = json.load(file.extractfile("./index.json"))["manifests"]
+        assert entry["annotations"]["org.opencontainers.image.ref.name"] == VERSION
+        manifest = json.loads(blob(file, entry["digest"]))
+        assert all(blob(file, layer["digest"]) for layer in manifest["layers"])
+        config = json.loads(blob(file, manifest["config"]["digest"]))["config"]
+    assert (config["Entrypoint"], config["Cmd"], config["User"]) == (["quipu"], ["serve"], "10001:10001")
+    assert "QUIPU_ROLES=all" in config["Env"]
+
+
+def test_the_image_has_the_program_of_this_version(archive):
+    container = image_base.buildah("from", f"oci-archive:{archive}")
+    try:
+        told = image_base.buildah("run", *image_base.ISOLATION, container, "--", "quipu", "version")
+        assert told == f"quipu {VERSION}"
+    finally:
+        image_base.buildah("rm", container)
 
 
 def test_the_sources_are_those_of_the_commit_and_have_its_version(first, tmp_path):
