@@ -1,8 +1,9 @@
 /*
- * One libcurl handle per client, used for one request after another. The server is not trusted:
- * answers are bounded and must be JSON objects, and links to a next page are followed only to a
- * path on the same server. Messages never contain passwords or keys: they use `shown`, the address
- * without them.
+ * One libcurl handle per client, used for one request after another. Clients that send at the same
+ * time do so on a multi handle, which keeps their connections. The server is not trusted: answers
+ * are bounded and must be JSON objects, and links to a next page are followed only to a path on the
+ * same server. Messages never contain passwords or keys: they use `shown`, the address without
+ * them.
  */
 #include "cli/client.h"
 
@@ -25,10 +26,11 @@
 
 struct client {
 	CURL *easy;
-	char *origin; /* http://user:password@host:port */
-	char *shown;  /* http://host:port */
-	/* the headers of every request, with the API key if there is one */
-	struct curl_slist *headers;
+	char *origin;                    /* http://user:password@host:port */
+	char *shown;                     /* http://host:port */
+	struct curl_slist *headers;      /* for every request, with the key if there is one */
+	struct curl_slist *post_headers; /* of the POST under way, or NULL */
+	CURLcode end;                    /* of the last transfer in a group */
 	const char *ca_file;
 	char detail[CURL_ERROR_SIZE]; /* libcurl's text for the last failure */
 
@@ -195,6 +197,7 @@ static CURL *make_handle(struct client *client)
 	curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, client->detail);
 	curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
 	curl_easy_setopt(easy, CURLOPT_WRITEDATA, (void *)client);
+	curl_easy_setopt(easy, CURLOPT_PRIVATE, (void *)client);
 	return easy;
 }
 
@@ -272,6 +275,7 @@ void client_close(struct client *client)
 {
 	curl_easy_cleanup(client->easy);
 	curl_slist_free_all(client->headers);
+	curl_slist_free_all(client->post_headers);
 	arena_release(&client->arena);
 	free(client->origin);
 	free(client->shown);
@@ -436,11 +440,11 @@ static void write_failure(struct client *client, CURLcode code, char *why)
 			curl_easy_strerror(code));
 }
 
-static bool perform(struct client *client, const char *target, struct curl_slist *headers,
-	struct client_answer *answer, char *why)
+/* Prepares the handle for a request. On failure returns false and writes the reason to `why`. */
+static bool prepare(
+	struct client *client, const char *target, struct curl_slist *headers, char *why)
 {
 	char url[CLIENT_TARGET_SIZE * 2];
-	CURLcode code;
 
 	if (snprintf(url, sizeof(url), "%s%s", client->origin, target) >= (int)sizeof(url)) {
 		snprintf(why, CLIENT_WHY_SIZE, "the URL of the request is too long");
@@ -450,8 +454,15 @@ static bool perform(struct client *client, const char *target, struct curl_slist
 	client->body = buffer_make(&client->arena, 16 * 1024);
 	curl_easy_setopt(client->easy, CURLOPT_URL, url);
 	curl_easy_setopt(client->easy, CURLOPT_HTTPHEADER, headers);
-	code = curl_easy_perform(client->easy);
+	return true;
+}
+
+/* Reads the answer of a request that has ended with `code`. */
+static bool finish(struct client *client, CURLcode code, struct client_answer *answer, char *why)
+{
 	curl_easy_setopt(client->easy, CURLOPT_HTTPHEADER, NULL);
+	curl_slist_free_all(client->post_headers);
+	client->post_headers = NULL;
 	if (code == CURLE_OK)
 		return read_answer(client, answer, why);
 	write_failure(client, code, why);
@@ -461,15 +472,14 @@ static bool perform(struct client *client, const char *target, struct curl_slist
 bool client_get(struct client *client, const char *target, struct client_answer *answer, char *why)
 {
 	curl_easy_setopt(client->easy, CURLOPT_HTTPGET, 1L);
-	return perform(client, target, client->headers, answer, why);
+	return prepare(client, target, client->headers, why) &&
+	       finish(client, curl_easy_perform(client->easy), answer, why);
 }
 
-bool client_post(struct client *client, const char *target, struct slice body,
-	struct client_answer *answer, char *why)
+static bool prepare_post(struct client *client, const char *target, struct slice body, char *why)
 {
 	char key[UUID_SIZE], line[UUID_SIZE + 32];
 	struct curl_slist *headers = NULL;
-	bool ok;
 
 	/* libcurl repeats the request if a connection that it kept open turns out to be dead.
 	 * Therefore every POST needs an Idempotency-Key. */
@@ -481,10 +491,93 @@ bool client_post(struct client *client, const char *target, struct slice body,
 	headers = curl_slist_append(
 		headers, body.len > 0 ? "Content-Type: application/json" : "Content-Type:");
 	assert(headers);
+	curl_slist_free_all(client->post_headers);
+	client->post_headers = headers;
 	curl_easy_setopt(client->easy, CURLOPT_POST, 1L);
 	curl_easy_setopt(client->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body.len);
 	curl_easy_setopt(client->easy, CURLOPT_COPYPOSTFIELDS, body.len > 0 ? body.data : "");
-	ok = perform(client, target, headers, answer, why);
-	curl_slist_free_all(headers);
+	return prepare(client, target, headers, why);
+}
+
+bool client_post(struct client *client, const char *target, struct slice body,
+	struct client_answer *answer, char *why)
+{
+	return prepare_post(client, target, body, why) &&
+	       finish(client, curl_easy_perform(client->easy), answer, why);
+}
+
+/* ---- several at once --------------------------------------------------------------------- */
+
+struct client_group {
+	CURLM *multi;
+};
+
+struct client_group *client_group_new(void)
+{
+	struct client_group *group = qp_calloc(1, sizeof(*group));
+
+	curl_global_init(CURL_GLOBAL_DEFAULT);
+	group->multi = curl_multi_init();
+	assert(group->multi);
+	return group;
+}
+
+void client_group_free(struct client_group *group)
+{
+	curl_multi_cleanup(group->multi);
+	free(group);
+}
+
+/* Waits until every transfer has ended. */
+static void run_transfers(struct client_group *group)
+{
+	int running;
+
+	do {
+		CURLMcode code = curl_multi_perform(group->multi, &running);
+
+		if (code == CURLM_OK && running > 0)
+			code = curl_multi_poll(group->multi, NULL, 0, TOTAL_S * 1000, NULL);
+		assert(code == CURLM_OK);
+	} while (running > 0);
+}
+
+/* Keeps with every client how its transfer ended. */
+static void note_ends(struct client_group *group)
+{
+	CURLMsg *message;
+	int left;
+
+	while ((message = curl_multi_info_read(group->multi, &left))) {
+		struct client *client = NULL;
+
+		curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&client);
+		client->end = message->data.result;
+	}
+}
+
+bool client_group_post(
+	struct client_group *group, struct client_post *posts, size_t count, char *why)
+{
+	bool ok = true;
+
+	for (size_t i = 0; i < count; i++) {
+		posts[i].answer = (struct client_answer){0};
+		ok = ok && prepare_post(posts[i].client, posts[i].target, posts[i].body, why);
+	}
+	if (!ok)
+		return false;
+	for (size_t i = 0; i < count; i++)
+		curl_multi_add_handle(group->multi, posts[i].client->easy);
+	run_transfers(group);
+	note_ends(group);
+	for (size_t i = 0; i < count; i++) {
+		struct client *client = posts[i].client;
+
+		curl_multi_remove_handle(group->multi, client->easy);
+		ok = finish(client, client->end, &posts[i].answer, why) && ok;
+	}
+	for (size_t i = 0; i < count && !ok; i++)
+		client_answer_release(&posts[i].answer);
 	return ok;
 }

@@ -18,6 +18,7 @@
 #define CLIENT_TARGET_SIZE 2048
 
 struct client;
+struct client_group;
 
 struct client_answer {
 	int http_status;
@@ -58,6 +59,26 @@ QP_MUST_CHECK bool client_get(
 /* Sends a POST with a JSON body, which may be empty, and a fresh Idempotency-Key. */
 QP_MUST_CHECK bool client_post(struct client *client, const char *target, struct slice body,
 	struct client_answer *answer, char *why);
+
+/* A POST of one of several clients. `target` and `body` are those of client_post(). */
+struct client_post {
+	struct client *client;
+	const char *target;
+	struct slice body;
+	struct client_answer answer; /* set by client_group_post() */
+};
+
+/* Keeps the connections of clients that send at the same time. Close the clients first. */
+struct client_group *client_group_new(void);
+void client_group_free(struct client_group *group);
+
+/*
+ * Sends all posts at once, each from a client of its own, and waits for all answers. Returns true
+ * if each is a JSON object, whatever its status; the caller releases the answers. On failure
+ * returns false, writes a reason to `why` (CLIENT_WHY_SIZE bytes) and leaves no answer to release.
+ */
+QP_MUST_CHECK bool client_group_post(
+	struct client_group *group, struct client_post *posts, size_t count, char *why);
 
 /* Explains in a sentence why an answer is not a success: which key is needed, the first invalid
  * field, the detail, or at least the HTTP status. */

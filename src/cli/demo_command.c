@@ -23,8 +23,9 @@
 #include "cli/report.h"
 
 #define DEFAULT_SECONDS 60
-#define SECONDS_MAX 86400
+#define SECONDS_MAX 3600 /* what is played fills the folder */
 #define ROUND_NS (100 * NS_PER_MS)
+#define END_NS NS_PER_S /* its connections end a moment before the server does */
 #define START_POLL_NS (20 * NS_PER_MS)
 #define TEXT_MAX 4096
 #define LISTENING "quipu listening on "
@@ -263,6 +264,14 @@ static int finish(const struct demo *demo, const struct demo_traffic *traffic, e
 					: EXIT_SUCCESS;
 }
 
+/* Reports why the traffic broke off: the server has ended, or it answers as it should not. */
+static int report_break(const struct demo *demo, const struct demo_traffic *traffic)
+{
+	if (wait_for_signal(demo, END_NS) == PAUSE_SERVER_GONE)
+		return report_server(demo, "the server ended by itself");
+	return report_failure(EXIT_FAILURE, "%s", traffic->why);
+}
+
 static int play(const struct demo *demo, const struct settings *settings, int64_t seconds)
 {
 	struct settings own = *settings;
@@ -272,7 +281,7 @@ static int play(const struct demo *demo, const struct settings *settings, int64_
 
 	own.server = demo->address;
 	if (!demo_traffic_open(&traffic, &own) || !play_rounds(demo, &traffic, seconds, &end))
-		code = report_failure(EXIT_FAILURE, "%s", traffic.why);
+		code = report_break(demo, &traffic);
 	else
 		code = finish(demo, &traffic, end);
 	demo_traffic_close(&traffic);

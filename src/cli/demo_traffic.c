@@ -1,122 +1,242 @@
-/* Each kind of request has a function, which is called once in a fixed number of rounds. */
+/*
+ * Each service has a function that plans its requests of a round. All of them are then sent at
+ * once, each by a visitor with a connection of its own.
+ */
 #include "cli/demo_traffic.h"
 
+#include <assert.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "base/buffer.h"
+#include "base/arena.h"
 
-#define BODY_SIZE 512
-#define USERS 3
+#define VISITORS 96 /* as many requests as the largest round has */
+#define BODY_SIZE 256
+#define USERS 30
+#define FIRST_USER 101
 #define LIMIT_PER_MINUTE 90
-#define SEATS 120
+#define SEATS 240
+
+static const char *const people[DEMO_PEOPLE] = {
+	"alice", "bob", "frank", "grace", "heidi", "ivan", "judy", "karl"};
+
+struct demo_visitor {
+	struct client *client;
+	char body[BODY_SIZE];
+	/* Keeps what later rounds need of the answer; NULL if they need nothing. */
+	void (*learn)(struct demo_traffic *traffic, int subject, const json_t *json);
+	int subject;
+};
+
+/* ---- sending ----------------------------------------------------------------------------- */
+
+/* Plans a request of the next visitor, with a body in the style of printf(). */
+QP_PRINTF(3, 4)
+static struct demo_visitor *plan(
+	struct demo_traffic *traffic, const char *target, const char *format, ...)
+{
+	size_t at = traffic->post_count++;
+	struct demo_visitor *visitor = &traffic->visitors[at];
+	va_list values;
+
+	assert(at < VISITORS);
+	va_start(values, format);
+	vsnprintf(visitor->body, sizeof(visitor->body), format, values);
+	va_end(values);
+	visitor->learn = NULL;
+	traffic->posts[at] = (struct client_post){
+		.client = visitor->client,
+		.target = target,
+		.body = slice_of(visitor->body),
+	};
+	return visitor;
+}
+
+/* Returns the place in `people` of the visitor who sends the next planned request. */
+static int next_person(const struct demo_traffic *traffic)
+{
+	return (int)(traffic->post_count % DEMO_PEOPLE);
+}
 
 static bool is_expected_refusal(int http_status)
 {
 	return http_status == 409 || http_status == 429;
 }
 
-/* Sends a POST. Returns true if the server answered as expected. The caller then releases
- * `answer`. */
-static bool post(struct demo_traffic *traffic, struct client *client, const char *target,
-	const char *body, struct client_answer *answer)
+/* Counts an answer. Returns false, with the reason in traffic->why, if it is an unexpected error.
+ */
+static bool take_answer(struct demo_traffic *traffic, size_t at)
 {
-	if (!client_post(client, target, slice_of(body), answer, traffic->why))
-		return false;
-	if (answer->http_status / 100 == 2) {
-		traffic->answered++;
-	} else if (is_expected_refusal(answer->http_status)) {
+	const struct demo_visitor *visitor = &traffic->visitors[at];
+	const struct client_answer *answer = &traffic->posts[at].answer;
+
+	if (is_expected_refusal(answer->http_status)) {
 		traffic->refused++;
-	} else {
-		client_read_problem(client, answer, traffic->why);
-		client_answer_release(answer);
+		return true;
+	}
+	if (answer->http_status / 100 != 2) {
+		client_read_problem(visitor->client, answer, traffic->why);
 		return false;
 	}
+	traffic->answered++;
+	if (visitor->learn)
+		visitor->learn(traffic, visitor->subject, answer->json);
 	return true;
 }
 
-/* The same for callers that do not need the answer. */
-static bool play(struct demo_traffic *traffic, const char *target, const char *body)
+/* Sends what is planned, all at once. */
+static bool send_planned(struct demo_traffic *traffic)
 {
-	struct client *client = traffic->round % 2 ? traffic->alice : traffic->bob;
-	struct client_answer answer;
+	size_t count = traffic->post_count;
+	bool ok = true;
 
-	if (!post(traffic, client, target, body, &answer))
+	traffic->post_count = 0;
+	if (!client_group_post(traffic->group, traffic->posts, count, traffic->why))
 		return false;
-	client_answer_release(&answer);
-	return true;
+	for (size_t i = 0; i < count; i++) {
+		ok = ok && take_answer(traffic, i);
+		client_answer_release(&traffic->posts[i].answer);
+	}
+	return ok;
 }
 
 /* ---- before the first round -------------------------------------------------------------- */
 
-static bool create_counts(struct demo_traffic *traffic)
+static void create_counts(struct demo_traffic *traffic)
 {
-	char seats[BODY_SIZE];
+	static const char *const pages[] = {"page:home", "page:docs", "page:pricing"};
+	const char *target = "/api/v1/internal/counts";
 
-	snprintf(seats, sizeof(seats),
+	for (size_t i = 0; i < sizeof(pages) / sizeof(pages[0]); i++)
+		plan(traffic, target, "{\"itemId\":\"%s\"}", pages[i]);
+	plan(traffic, target,
 		"{\"itemId\":\"seats:concert\",\"initialValue\":%d,\"minValue\":0,\"maxValue\":%d}",
 		SEATS, SEATS);
-	return play(traffic, "/api/v1/internal/counts", "{\"itemId\":\"page:home\"}") &&
-	       play(traffic, "/api/v1/internal/counts", "{\"itemId\":\"page:docs\"}") &&
-	       play(traffic, "/api/v1/internal/counts", "{\"itemId\":\"page:pricing\"}") &&
-	       play(traffic, "/api/v1/internal/counts", seats);
 }
 
-static bool create_limits(struct demo_traffic *traffic)
+static void create_limits(struct demo_traffic *traffic)
 {
-	char body[BODY_SIZE];
+	for (int i = 0; i < USERS; i++)
+		plan(traffic, "/api/config", "{\"userId\":%d,\"rateLimit\":%d,\"timeWindow\":1}",
+			FIRST_USER + i, LIMIT_PER_MINUTE);
+}
 
-	for (int user = 1; user <= USERS; user++) {
-		snprintf(body, sizeof(body), "{\"userId\":%d,\"rateLimit\":%d,\"timeWindow\":1}",
-			user, LIMIT_PER_MINUTE);
-		if (!play(traffic, "/api/config", body))
+static void learn_pot(struct demo_traffic *traffic, int subject, const json_t *json)
+{
+	traffic->pot_ids[subject] = (int)json_integer_value(json_object_get(json, "pot_id"));
+}
+
+static void create_pots(struct demo_traffic *traffic)
+{
+	for (int i = 0; i < DEMO_POTS; i++) {
+		struct demo_visitor *visitor = plan(traffic, "/twirp/pyggpot.pot.Pot/CreatePot",
+			"{\"pot_name\":\"demo-%d\",\"max_coins\":1000}", i + 1);
+
+		visitor->learn = learn_pot;
+		visitor->subject = i;
+	}
+}
+
+static void fill_pots(struct demo_traffic *traffic)
+{
+	for (int i = 0; i < DEMO_POTS; i++)
+		plan(traffic, "/twirp/pyggpot.coin.Coin/AddCoins",
+			"{\"pot_id\":%d,\"coins\":[{\"kind\":\"SILVER\",\"count\":100}]}",
+			traffic->pot_ids[i]);
+}
+
+static bool connect_visitors(struct demo_traffic *traffic, const struct settings *settings)
+{
+	char header[64];
+
+	for (int i = 0; i < VISITORS; i++) {
+		struct client *client = client_open(settings, traffic->why);
+
+		if (!client)
 			return false;
+		snprintf(header, sizeof(header), "X-User-Id: %s", people[i % DEMO_PEOPLE]);
+		client_add_header(client, header);
+		traffic->visitors[i].client = client;
 	}
 	return true;
-}
-
-static bool create_pot(struct demo_traffic *traffic)
-{
-	struct client_answer answer;
-
-	if (!post(traffic, traffic->alice, "/twirp/pyggpot.pot.Pot/CreatePot",
-		    "{\"pot_name\":\"demo\",\"max_coins\":100000}", &answer))
-		return false;
-	traffic->pot_id = (int)json_integer_value(json_object_get(answer.json, "pot_id"));
-	client_answer_release(&answer);
-	return true;
-}
-
-static struct client *connect_as(
-	struct demo_traffic *traffic, const struct settings *settings, const char *header)
-{
-	struct client *client = client_open(settings, traffic->why);
-
-	if (client)
-		client_add_header(client, header);
-	return client;
 }
 
 bool demo_traffic_open(struct demo_traffic *traffic, const struct settings *settings)
 {
 	memset(traffic, 0, sizeof(*traffic));
-	traffic->alice = connect_as(traffic, settings, "X-User-Id: alice");
-	traffic->bob = connect_as(traffic, settings, "X-User-Id: bob");
-	return traffic->alice && traffic->bob && create_counts(traffic) && create_limits(traffic) &&
-	       create_pot(traffic);
+	traffic->group = client_group_new();
+	traffic->visitors = qp_calloc(VISITORS, sizeof(*traffic->visitors));
+	traffic->posts = qp_calloc(VISITORS, sizeof(*traffic->posts));
+	if (!connect_visitors(traffic, settings))
+		return false;
+	create_counts(traffic);
+	create_limits(traffic);
+	create_pots(traffic);
+	if (!send_planned(traffic))
+		return false;
+	fill_pots(traffic);
+	return send_planned(traffic);
 }
 
 void demo_traffic_close(struct demo_traffic *traffic)
 {
-	if (traffic->alice)
-		client_close(traffic->alice);
-	if (traffic->bob)
-		client_close(traffic->bob);
+	for (int i = 0; i < VISITORS; i++) {
+		if (traffic->visitors[i].client)
+			client_close(traffic->visitors[i].client);
+	}
+	client_group_free(traffic->group);
+	free(traffic->visitors);
+	free(traffic->posts);
 }
 
 /* ---- a round ----------------------------------------------------------------------------- */
 
-static bool count_a_visit(struct demo_traffic *traffic)
+/* Returns a number that rises from 1 to `most` and falls again within `period` rounds. */
+static int wave(const struct demo_traffic *traffic, int period, int most)
+{
+	int at = traffic->round % period;
+	int risen = at < period / 2 ? at : period - at;
+
+	return 1 + risen * (most - 1) / (period / 2);
+}
+
+static void learn_message(struct demo_traffic *traffic, int subject, const json_t *json)
+{
+	struct slice id = client_text(json, "messageId");
+
+	snprintf(traffic->message_ids[subject], sizeof(traffic->message_ids[subject]), "%.*s",
+		(int)id.len, id.data);
+}
+
+/* Everybody writes to the next of the people. */
+static void write_messages(struct demo_traffic *traffic)
+{
+	for (int i = wave(traffic, 100, 8); i > 0; i--) {
+		int sender = next_person(traffic);
+		struct demo_visitor *visitor = plan(traffic, "/dialogs/send",
+			"{\"receiverId\":\"%s\",\"text\":\"Message %d\"}",
+			people[(sender + 1) % DEMO_PEOPLE], traffic->round);
+
+		visitor->learn = learn_message;
+		visitor->subject = sender;
+	}
+}
+
+static void read_messages(struct demo_traffic *traffic)
+{
+	for (int i = 0; i < 4 && traffic->round % 12 == 11; i++) {
+		int sender = (next_person(traffic) + DEMO_PEOPLE - 1) % DEMO_PEOPLE;
+
+		if (*traffic->message_ids[sender])
+			plan(traffic, "/dialogs/read-up-to",
+				"{\"senderId\":\"%s\",\"messageId\":\"%s\"}", people[sender],
+				traffic->message_ids[sender]);
+	}
+}
+
+static void count_visits(struct demo_traffic *traffic)
 {
 	static const char *const targets[] = {
 		"/api/v1/counts/page:home/increase",
@@ -124,100 +244,58 @@ static bool count_a_visit(struct demo_traffic *traffic)
 		"/api/v1/counts/page:pricing/increase",
 	};
 
-	return play(traffic, targets[traffic->round % 3], "");
+	for (int i = wave(traffic, 160, 60); i > 0; i--)
+		plan(traffic, targets[i % 3], "%s", "");
 }
 
 /* After SEATS calls the concert is sold out, and the bound refuses every further call. */
-static bool sell_a_seat(struct demo_traffic *traffic)
+static void sell_seats(struct demo_traffic *traffic)
 {
-	return play(traffic, "/api/v1/counts/seats:concert/decrease", "");
+	for (int i = 0; i < 2 && traffic->round % 4 == 0; i++)
+		plan(traffic, "/api/v1/counts/seats:concert/decrease", "%s", "");
 }
 
-static bool send_a_text(struct demo_traffic *traffic)
+static void send_texts(struct demo_traffic *traffic)
 {
-	char body[BODY_SIZE];
-
-	snprintf(body, sizeof(body), "{\"userId\":%d,\"message\":\"Your code is %06d\"}",
-		traffic->round % USERS + 1, traffic->round * 7919 % 1000000);
-	return play(traffic, "/api/send", body);
+	for (int i = wave(traffic, 70, 12); i > 0; i--, traffic->texts++)
+		plan(traffic, "/api/send", "{\"userId\":%d,\"message\":\"Your code is %06d\"}",
+			FIRST_USER + traffic->texts % USERS,
+			traffic->texts % 1000 * 7919 % 1000000);
 }
 
-static bool grant_a_purchase(struct demo_traffic *traffic)
+/* Draws as many coins as it adds, so that no pot overflows and none is empty. */
+static void move_coins(struct demo_traffic *traffic)
 {
-	char body[BODY_SIZE];
+	for (int i = wave(traffic, 50, 3); i > 0; i--) {
+		int pot_id = traffic->pot_ids[(traffic->round + i) % DEMO_POTS];
 
-	snprintf(body, sizeof(body),
-		"{\"user_id\":\"u_%d\",\"stock_keeping_unit\":\"item%d\",\"reason\":\"purchase\","
-		"\"purchase_id\":\"p_%d\"}",
-		traffic->round % 40, traffic->round % 7, traffic->round);
-	return play(traffic, "/v1/entitlements/grants", body);
+		plan(traffic, "/twirp/pyggpot.coin.Coin/AddCoins",
+			"{\"pot_id\":%d,\"coins\":[{\"kind\":\"GOLD\",\"count\":1},"
+			"{\"kind\":\"BRONZE\",\"count\":2}]}",
+			pot_id);
+		plan(traffic, "/twirp/pyggpot.coin.Coin/RemoveCoins", "{\"pot_id\":%d,\"count\":3}",
+			pot_id);
+	}
 }
 
-static bool move_coins(struct demo_traffic *traffic)
+static void grant_purchases(struct demo_traffic *traffic)
 {
-	char body[BODY_SIZE];
-	bool adds = traffic->round % 2 == 0;
-
-	if (adds)
-		snprintf(body, sizeof(body),
-			"{\"pot_id\":%d,\"coins\":[{\"kind\":\"GOLD\",\"count\":2},"
-			"{\"kind\":\"BRONZE\",\"count\":5}]}",
-			traffic->pot_id);
-	else
-		snprintf(body, sizeof(body), "{\"pot_id\":%d,\"count\":3}", traffic->pot_id);
-	return play(traffic,
-		adds ? "/twirp/pyggpot.coin.Coin/AddCoins" : "/twirp/pyggpot.coin.Coin/RemoveCoins",
-		body);
-}
-
-static bool write_to_bob(struct demo_traffic *traffic)
-{
-	struct client_answer answer;
-	struct slice id;
-	char body[BODY_SIZE];
-
-	snprintf(body, sizeof(body), "{\"receiverId\":\"bob\",\"text\":\"Message %d\"}",
-		traffic->round);
-	if (!post(traffic, traffic->alice, "/dialogs/send", body, &answer))
-		return false;
-	id = client_text(answer.json, "messageId");
-	snprintf(traffic->message_id, sizeof(traffic->message_id), "%.*s", (int)id.len, id.data);
-	client_answer_release(&answer);
-	return true;
-}
-
-static bool read_as_bob(struct demo_traffic *traffic)
-{
-	struct client_answer answer;
-	char body[BODY_SIZE];
-
-	snprintf(body, sizeof(body), "{\"senderId\":\"alice\",\"messageId\":\"%s\"}",
-		traffic->message_id);
-	if (!post(traffic, traffic->bob, "/dialogs/read-up-to", body, &answer))
-		return false;
-	client_answer_release(&answer);
-	return true;
+	for (int i = wave(traffic, 120, 4); i > 0; i--, traffic->purchases++)
+		plan(traffic, "/v1/entitlements/grants",
+			"{\"user_id\":\"u_%d\",\"stock_keeping_unit\":\"item%d\","
+			"\"reason\":\"purchase\",\"purchase_id\":\"p_%d\"}",
+			traffic->purchases % 40, traffic->purchases % 7, traffic->purchases);
 }
 
 bool demo_traffic_play(struct demo_traffic *traffic)
 {
-	static const struct {
-		int every; /* play it once in this many rounds */
-		bool (*play)(struct demo_traffic *traffic);
-	} turns[] = {
-		{1, count_a_visit},
-		{1, send_a_text},
-		{2, write_to_bob},
-		{3, move_coins},
-		{4, sell_a_seat},
-		{5, grant_a_purchase},
-		{24, read_as_bob},
-	};
-
-	for (size_t i = 0; i < sizeof(turns) / sizeof(turns[0]); i++) {
-		if (traffic->round % turns[i].every == 0 && !turns[i].play(traffic))
-			return false;
-	}
+	write_messages(traffic);
+	read_messages(traffic);
+	count_visits(traffic);
+	sell_seats(traffic);
+	send_texts(traffic);
+	move_coins(traffic);
+	grant_purchases(traffic);
 	traffic->round++;
-	return true;
+	return send_planned(traffic);
 }

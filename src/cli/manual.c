@@ -81,8 +81,7 @@ static const struct {
 	const char *flag;
 	const char *help;
 } own_flags[] = {
-	{"demo", "--seconds N",
-		"length of the traffic, 0 to 86400; the server keeps running after it [60]"},
+	{"demo", "--seconds N", "length of the traffic, 0 to 3600; the server then runs on [60]"},
 	{"copy", "--from sqlite:DIR", "the folder to move; no server may use it [that of --data]"},
 	{"copy", "--to URL",
 		"the database, postgres://...; a password is refused here: put it into QUIPU_STORE "

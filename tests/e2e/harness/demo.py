@@ -1,5 +1,6 @@
 """`quipu demo`, started and watched."""
 
+import contextlib
 import os
 import re
 
@@ -36,3 +37,14 @@ class Demo:
 
     def server_is_gone(self):
         return not os.path.exists(f"/proc/{self.server}")
+
+
+@contextlib.contextmanager
+def running_demo(binary, folder, *arguments, env=None):
+    """Starts `quipu demo`, and ends it and its server at the end of the block."""
+    one = Demo(binary, folder, *arguments, env=env)
+    try:
+        yield one
+    finally:
+        process.end(one.process)
+        wait_until(one.server_is_gone, "the server ends with the demo")

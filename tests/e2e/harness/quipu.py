@@ -35,6 +35,12 @@ def run(binary, *arguments, cwd=None, env=None, timeout=HANG_S):
     return done
 
 
+def read_metrics(answer):
+    """Returns every sample of an answer of /metrics: {'name{labels}': value}."""
+    lines = [line for line in answer.body.decode().splitlines() if line and not line.startswith("#")]
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
+
+
 class Quipu(Process):
     """One `quipu serve`. Its standard output and its log are files in `directory`."""
 
@@ -92,12 +98,7 @@ class Quipu(Process):
 
     def metrics(self, headers=None):
         """Returns every sample of /metrics: {'name{labels}': value}."""
-        samples = {}
-        for line in self.ask("GET", "/metrics", headers=headers).body.decode().splitlines():
-            if line and not line.startswith("#"):
-                name, value = line.rsplit(" ", 1)
-                samples[name] = float(value)
-        return samples
+        return read_metrics(self.ask("GET", "/metrics", headers=headers))
 
     def metric(self, name):
         """Returns the sum of a metric over all its labels."""
