@@ -5,13 +5,23 @@ import concurrent.futures
 import contextlib
 import os
 import pathlib
+import re
 import sqlite3
 import subprocess
 
 import pytest
 
+from engines.kafka import LONG_SESSION_MS
 from harness import previous
-from harness.quipu import Quipu, run
+from harness.available import available
+from harness.fixtures import Servers
+from harness.gateway import send_request, sms_sent, texts_sent
+from harness.gateway_stacks import KafkaStack
+from harness.http import ask_all
+from harness.kafka import Kafka
+from harness.quipu import run
+from harness.rabbitmq import NEW_QUEUE
+from harness.waiting import wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -78,8 +88,16 @@ def previous_program(tmp_path_factory):
     for command in (["meson", "setup", "build", "-Dtest_build=true"], ["ninja", "-C", "build", "quipu"]):
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=1800, check=False)
         if done.returncode != 0:
-            pytest.skip(f"version {previous.VERSION} cannot be built here: {done.stdout.strip().splitlines()[-1]}")
+            why = re.findall(r".*(?:ERROR|error): .*", done.stdout) or done.stdout.splitlines()[-1:]
+            pytest.skip(f"version {previous.VERSION} cannot be built here: {why[0]}")
     return folder / "build/quipu"
+
+
+@pytest.fixture
+def serve_previous(previous_program, tmp_path, request):
+    """`serve` for the program of the previous release."""
+    with contextlib.closing(Servers(previous_program, tmp_path / "old", request.node)) as servers:
+        yield servers
 
 
 def change(server, number):
@@ -94,26 +112,90 @@ def change(server, number):
 
 
 @pytest.mark.full
-def test_both_versions_serve_one_database_while_new_features_are_unused(previous_program, serve, postgres_store, tmp_path):
+def test_both_versions_serve_one_database_while_new_features_are_unused(serve_previous, serve, postgres_store):
     roles = ["--roles", "counts,pots,entitlements,notifications"]
-    old = Quipu(previous_program, [*roles, *postgres_store.arguments()], tmp_path / "old")
-    old.start()
-    try:
-        old.wait_ready()
-        previous.post(old, "/api/v1/internal/counts", {"itemId": "visits"})
-        previous.post(old, "/twirp/pyggpot.pot.Pot/CreatePot", {"pot_name": "savings", "max_coins": 100000})
-        assert change(old, 0)
-        new = serve(postgres_store, *roles)
-        with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            assert all(pool.map(lambda number: change((old, new)[number % 2], number), range(1, 201)))
-        assert change(new, 8), "a retry of what the old version has done may reach the new one"
-        old.stop()
-    finally:
-        old.close()
+    old = serve_previous(postgres_store, *roles)
+    previous.post(old, "/api/v1/internal/counts", {"itemId": "visits"})
+    previous.post(old, "/twirp/pyggpot.pot.Pot/CreatePot", {"pot_name": "savings", "max_coins": 100000})
+    assert change(old, 0)
+    new = serve(postgres_store, *roles)
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(lambda number: change((old, new)[number % 2], number), range(1, 201)))
+    assert change(new, 8), "a retry of what the old version has done may reach the new one"
+    old.stop()
     assert previous.get(new, "/api/v1/internal/counts/visits")["currentValue"] == 201
     coins = previous.post(new, "/twirp/pyggpot.coin.Coin/ListCoins", {"pot_id": 1})["coins"]
     assert coins == [{"kind": "GOLD", "count": 201}]
     assert all(previous.get(new, f"/v1/users/u_{number}/entitlements")["entitlements"] for number in range(201))
+
+
+@pytest.fixture(params=["none", "redis"])
+def gateway_stack(request, database, tmp_path):
+    """On a Kafka of its own, so that no sender of another test takes the messages."""
+    cache = request.getfixturevalue("own_redis").url if request.param == "redis" else "none"
+    with available(lambda: Kafka(session_ms=LONG_SESSION_MS)) as broker:
+        yield KafkaStack(tmp_path, cache, database, broker)
+
+
+@pytest.mark.full
+def test_gateways_and_senders_of_both_versions_keep_the_limits_and_send_every_message_once(
+    serve_previous, serve, gateway_stack, gateway_client
+):
+    old, limit = serve_previous(gateway_stack), 20
+    users = [gateway_client(old).new_user(limit) for _ in range(10)]
+    before = ask_all((old.port, send_request(user)) for user in users)
+    new = serve(gateway_stack.beside())
+    sends = [((old, new)[number % 2].port, send_request(user)) for number in range(2 * limit) for user in users]
+    admitted = [answer for answer in [*before, *ask_all(sends)] if answer.status == 200]
+    assert {answer.status for answer in ask_all(sends)} == {429}, "the limits are used up in both"
+    assert len(admitted) == len({answer.json()["messageId"] for answer in admitted}) == limit * len(users)
+    assert {gateway_client(server).count(user) for server in (old, new) for user in users} == {limit}
+
+    old.stop()  # what it has not sent goes to the new one
+    after = gateway_client(new).new_user(1)
+    gateway_client(new).send(after)
+    everybody = [*users, after]
+    wait_until(lambda: sorted(user for user, _ in sms_sent(old, new)) == sorted([*users * limit, after]),
+               "every message is sent", explain=lambda: {user: [u for u, _ in sms_sent(old, new)].count(user) for user in everybody})
+    texts = texts_sent(old, new)
+    assert len(texts) == len(set(texts)), "a message was sent twice"
+
+
+@pytest.mark.full
+def test_counters_of_both_versions_count_what_the_new_dialogs_write(serve_previous, serve, full_unread, unread_client):
+    """The dialogs of the previous version are stopped before, as the page says."""
+    talking = serve_previous(full_unread.play("dialogs"))
+    old = serve_previous(full_unread.play("counters"))
+    first = [unread_client(talking).sent("carol", "dave") for _ in range(5)]
+    unread_client(old).wait_count("dave", 5)
+    talking.stop()
+
+    new = serve(full_unread.play("dialogs,counters"))
+    wait_until(lambda: full_unread.host.consumers(NEW_QUEUE) == 2, "both versions take events")
+    client = unread_client(new)
+    ids = [client.sent("carol", "dave") for _ in range(100)]
+    for message in [*first, *ids[:60]]:
+        assert client.read("dave", message).status == 200
+    for server in (old, new):
+        unread_client(server).wait_count("dave", 40)
+    full_unread.wait_agreement()
+    assert old.metric("quipu_inbox_taken_total") > len(first) and new.metric("quipu_inbox_taken_total") > 0
+
+
+@pytest.mark.full
+def test_dialogs_of_the_previous_version_lose_nothing_because_the_new_schema_refuses_them(
+    serve_previous, serve, full_unread, unread_client
+):
+    """This is why they are stopped first: they would write messages that no conversation shows."""
+    old = serve_previous(full_unread.play("dialogs"))
+    before = unread_client(old).sent("carol", "dave", "before")
+    new = serve(full_unread.play("dialogs,counters"))
+    refused = old.ask("POST", "/dialogs/send", {"receiverId": "dave", "text": "refused"}, {"X-User-Id": "carol"})
+    assert refused.status == 500 and "nothing was changed" in refused.json()["detail"], refused
+    assert "in_conversation" in old.log_text(), "the log names the column"
+    after = unread_client(new).sent("carol", "dave", "after")
+    listed = unread_client(new).list("dave", "carol").json()
+    assert [message["text"] for message in listed] == ["before", "after"] and before != after
 
 
 @pytest.mark.full

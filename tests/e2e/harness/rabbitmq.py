@@ -82,6 +82,11 @@ class Host:
         except pika.exceptions.ChannelClosedByBroker:
             return None
 
+    def consumers(self, queue):
+        """Returns how many consumers a queue has, which must exist."""
+        with self.channel() as channel:
+            return channel.queue_declare(queue, passive=True).method.consumer_count
+
     def wait_empty(self, *queues):
         for queue in queues or (NEW_QUEUE, READ_QUEUE):
             wait_until(lambda name=queue: not self.depth(name), f"{queue} is empty")
