@@ -16,8 +16,8 @@
 #define BODY_SIZE 256
 #define USERS 30
 #define FIRST_USER 101
-#define LIMIT_PER_MINUTE 90
-#define SEATS 240
+#define LIMIT_PER_MINUTE 60
+#define SEATS 150
 
 static const char *const people[DEMO_PEOPLE] = {
 	"alice", "bob", "frank", "grace", "heidi", "ivan", "judy", "karl"};
