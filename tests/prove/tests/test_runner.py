@@ -1,14 +1,17 @@
 """The parts of a proof that decide what it is worth: that its faults are planned, happen and are told truthfully."""
 
 import errno
+import io
 import os
 import struct
 import subprocess
 import sys
 import time
+import types
 
 import pytest
 
+import prove
 import report
 from check.result import Finding, Invariant
 from conductor import Conductor, Happened
@@ -193,3 +196,26 @@ def test_the_report_shows_what_happened_and_escapes_it():
     assert "A promise is broken" in page and "lost 4711" in page and "800" in page
     assert "pid &lt;1&gt;" in page and "nothing &lt;b&gt;" in page
     assert "<script" not in page and "http" not in page
+
+
+# ---- the progress ----------------------------------------------------------------------------------------------------
+
+
+class _Screen(io.StringIO):
+    def __init__(self, is_terminal):
+        super().__init__()
+        self.isatty = lambda: is_terminal
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_progress_is_one_line_that_is_erased_on_a_terminal_and_plain_lines_elsewhere(monkeypatch, is_terminal):
+    screen = _Screen(is_terminal)
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(os, "get_terminal_size", lambda: os.terminal_size((30, 24)))
+    part = types.SimpleNamespace(result=Result("sqlite", 7), elapsed_s=65.0, doing="breaking things, one after the other",
+                                 load=None, conductor=None)
+    progress = prove.Progress()
+    progress.show(part)
+    progress.end()
+    line = "sqlite 1:05  breaking things, one after the other"
+    assert screen.getvalue() == (f"\r\x1b[K{line[:29]}\r\x1b[K" if is_terminal else f"{line}\n")
