@@ -389,8 +389,8 @@ def test_the_commands_of_the_page_work_in_their_order(moved_from, binary, serve,
     done = run(binary, *[word.replace("/var/lib/quipu", str(store.data)) for word in shown[4][1:]],
                env={"QUIPU_STORE": database.url})
     assert done.returncode == 0 and re.search(r"\d+ rows of \d+ tables moved from .* to .*, and verified", done.stdout), done
-    assert shown[5][2:] == ["--data", "/var/lib/quipu-new"]
-    server = serve(PostgresStore(database, tmp_path), *ALL)
+    assert shown[5][2:] == ["--data", "/var/lib/quipu/local"], "a folder that a service may write to"
+    server = serve(PostgresStore(database, tmp_path), *ALL, "--data", store.data / "local")
     assert verify(binary, server, *shown[6][2:]).returncode == 0
 
 
