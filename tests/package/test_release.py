@@ -91,15 +91,15 @@ def test_a_second_build_elsewhere_without_a_cache_has_the_same_bytes(first, imag
 
 def blob(archive, digest):
     """What a digest of the archive stands for, checked against it."""
-    content = archive.extractfile(f"./blobs/{digest.replace(':', '/')}").read()
+    content = archive.extractfile(f"blobs/{digest.replace(':', '/')}").read()
     assert f"sha256:{hashlib.sha256(content).hexdigest()}" == digest
     return content
 
 
 def test_the_image_is_whole_and_made_for_serving_every_role(archive):
     with tarfile.open(archive) as file:
-        assert json.load(file.extractfile("./oci-layout")) == {"imageLayoutVersion": "1.0.0"}
-        (entry,) = json.load(file.extractfile("./index.json"))["manifests"]
+        assert json.load(file.extractfile("oci-layout")) == {"imageLayoutVersion": "1.0.0"}
+        (entry,) = json.load(file.extractfile("index.json"))["manifests"]
         assert entry["annotations"]["org.opencontainers.image.ref.name"] == VERSION
         manifest = json.loads(blob(file, entry["digest"]))
         assert all(blob(file, layer["digest"]) for layer in manifest["layers"])
@@ -108,13 +108,17 @@ def test_the_image_is_whole_and_made_for_serving_every_role(archive):
     assert "QUIPU_ROLES=all" in config["Env"]
 
 
-def test_the_image_has_the_program_of_this_version(archive):
-    container = image_base.buildah("from", f"oci-archive:{archive}")
+@pytest.mark.parametrize("reader", ["oci-archive", "docker-archive"])
+def test_the_image_has_the_program_of_this_version(archive, reader):
+    """As podman, skopeo and a Docker with containerd's store read it, and as any Docker does."""
+    container = image_base.buildah("from", "-q", f"{reader}:{archive}")
+    image = image_base.buildah("inspect", "--format", "{{.FromImageID}}", container)
     try:
         told = image_base.buildah("run", *image_base.ISOLATION, container, "--", "quipu", "version")
         assert told == f"quipu {VERSION}"
     finally:
         image_base.buildah("rm", container)
+        image_base.buildah("rmi", image)
 
 
 def test_the_sources_are_those_of_the_commit_and_have_its_version(first, tmp_path):
