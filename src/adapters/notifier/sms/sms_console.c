@@ -1,9 +1,18 @@
-/* send() only collects lines; the next wait() writes them all, so that a batch costs one system
- * call. */
+/*
+ * send() only collects lines; the next wait() writes them all, so that a batch costs a few system
+ * calls.
+ *
+ * A pipe that nobody reads fills up, and a write to it would block for ever. So every write waits
+ * until the pipe has room for PIPE_BUF bytes, writes no more than that, and gives up after
+ * LONGEST_NS. A chunk ends with a line where it can: lines that were not written completely are
+ * sent again, and a line that was torn gets a line break first.
+ */
 #include "adapters/notifier/sms/sms_console.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,13 +27,16 @@
 #include "base/text.h"
 
 #define SLOTS 256
+#define LONGEST_NS NS_PER_S
 
 struct sms_console {
 	struct notifier base;
 	struct notice_result results[SLOTS]; /* results that wait() has not returned yet */
+	size_t ends[SLOTS];                  /* where the line of each result ends in `page` */
 	size_t count;
 	struct arena arena; /* memory of the lines */
 	struct buffer page; /* lines that are not written yet */
+	bool is_torn;       /* the last write ended inside a line */
 
 	pthread_mutex_t lock; /* guards the members below */
 	pthread_cond_t changed;
@@ -65,9 +77,10 @@ static void console_send(struct notifier *base, const struct notice *notice)
 	struct sms_console *console = console_of(base);
 	char why[JSON_WHY_SIZE];
 	json_t *event = json_parse_event(notice->body, why);
-	struct notice_result *result = &console->results[console->count++];
+	size_t at = console->count++;
+	struct notice_result *result = &console->results[at];
 
-	assert(console->count <= SLOTS);
+	assert(at < SLOTS);
 	*result = (struct notice_result){.tag = notice->tag, .fate = NOTICE_SENT};
 	if (event) {
 		add_line(&console->page, event);
@@ -75,43 +88,87 @@ static void console_send(struct notifier *base, const struct notice *notice)
 		result->fate = NOTICE_REFUSED;
 		snprintf(result->error, sizeof(result->error), "its body cannot be read");
 	}
+	console->ends[at] = console->page.len;
 	json_decref(event);
 }
 
-static bool write_all(struct slice text)
+/* Waits until a write of PIPE_BUF bytes does not block, or fails at once. Returns false at steady
+ * time `until_ns`. */
+static bool wait_for_room(int64_t until_ns)
 {
-	while (text.len > 0) {
-		ssize_t written = write(STDOUT_FILENO, text.data, text.len);
+	struct pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT};
 
-		if (written < 0 && errno == EINTR)
-			continue;
-		if (written <= 0)
+	for (;;) {
+		int64_t left_ns = until_ns - clock_steady_ns(&clock_system);
+		int ready = poll(&output, 1, left_ns > 0 ? (int)(left_ns / NS_PER_MS) + 1 : 0);
+
+		if (ready > 0 || (ready < 0 && errno != EINTR))
+			return true;
+		if (ready == 0) {
+			errno = ETIMEDOUT;
 			return false;
-		text = slice_make(text.data + written, text.len - (size_t)written);
+		}
 	}
-	return true;
 }
 
-static void fail_all(struct sms_console *console)
+/* Returns how many bytes to write at once: whole lines, or a part of a line that is too long. */
+static size_t chunk_of(struct slice text)
 {
+	const char *end;
+
+	if (text.len <= PIPE_BUF)
+		return text.len;
+	end = memrchr(text.data, '\n', PIPE_BUF);
+	return end ? (size_t)(end - text.data) + 1 : PIPE_BUF;
+}
+
+/* Returns how many bytes were written. If that is not the whole text, errno says why. */
+static size_t write_lines(struct slice text)
+{
+	int64_t until_ns = clock_steady_ns(&clock_system) + LONGEST_NS;
+	size_t done = 0;
+
+	while (done < text.len && wait_for_room(until_ns)) {
+		struct slice rest = slice_make(text.data + done, text.len - done);
+		ssize_t written = write(STDOUT_FILENO, rest.data, chunk_of(rest));
+
+		if (written > 0)
+			done += (size_t)written;
+		else if (written == 0 || errno != EINTR)
+			break;
+	}
+	return done;
+}
+
+/* Fails the notices whose lines end after the first `written` bytes of the page. */
+static void fail_unwritten(struct sms_console *console, size_t written)
+{
+	const char *why = errno == ETIMEDOUT ? "nobody reads it" : strerror(errno);
+
 	for (size_t i = 0; i < console->count; i++) {
 		struct notice_result *result = &console->results[i];
 
-		if (result->fate != NOTICE_SENT)
+		if (result->fate != NOTICE_SENT || console->ends[i] <= written)
 			continue;
 		result->fate = NOTICE_FAILED;
 		result->is_unreachable = true;
 		snprintf(result->error, sizeof(result->error),
-			"cannot write to standard output: %s", strerror(errno));
+			"cannot write to standard output: %s", why);
 	}
 }
 
 static void flush(struct sms_console *console)
 {
-	if (!write_all(buffer_slice(&console->page)))
-		fail_all(console);
+	size_t written = write_lines(buffer_slice(&console->page));
+
+	if (written < console->page.len)
+		fail_unwritten(console, written);
+	if (written > 0)
+		console->is_torn = console->page.data[written - 1] != '\n';
 	arena_reset(&console->arena);
 	console->page = buffer_make(&console->arena, 4096);
+	if (console->is_torn)
+		buffer_char(&console->page, '\n');
 }
 
 /* Returns immediately if there are results to return. */
@@ -177,7 +234,7 @@ struct notifier *sms_console_new(void)
 	console->base.ops = &notifier_ops;
 	console->base.engine = "console";
 	console->base.slots = SLOTS;
-	console->base.longest_ns = NS_PER_S;
+	console->base.longest_ns = LONGEST_NS;
 	arena_init(&console->arena, 64 * 1024);
 	console->page = buffer_make(&console->arena, 4096);
 	pthread_mutex_init(&console->lock, NULL);
