@@ -14,7 +14,7 @@ from harness.citus import distribute
 from harness.counts import new_key
 from harness.load import Load
 from harness.problems import assert_problem
-from harness.quipu import run
+from harness.quipu import refused_migrate
 from harness.rabbitmq import Host
 from harness.stores import PostgresStore
 from harness.unread import PostgresUnread, new_user
@@ -53,9 +53,7 @@ def make_known(database):
 
 
 def test_a_worker_that_was_not_prepared_is_refused_with_the_reason_and_left_alone(binary, workers):
-    refused = run(binary, "migrate", *workers[0].arguments(), "--deadline", "1s")
-    assert refused.returncode == 1
-    assert "the server is a worker of a Citus cluster; name the coordinator" in refused.stderr
+    refused_migrate(binary, "the server is a worker of a Citus cluster; name the coordinator", *workers[0].arguments())
     assert workers[0].database.query(TABLES_OF_A_WORKER) == [(0,)]
 
 
@@ -103,9 +101,7 @@ def test_counters_on_the_workers_follow_dialogs_on_the_coordinator(
 @pytest.mark.usefixtures("known")
 def test_a_newer_schema_is_migrated_on_the_coordinator_only(spread, workers, binary):
     spread.query("DELETE FROM schema_migrations WHERE component = 'counts' AND version = 2")
-    refused = run(binary, "migrate", *workers[0].arguments(), "--roles", "counts", "--deadline", "1s")
-    assert refused.returncode == 1
-    assert "Connect to the coordinator and run it again" in refused.stderr
+    refused_migrate(binary, "Connect to the coordinator and run it again", *workers[0].arguments(), "--roles", "counts")
 
 
 def test_while_the_coordinator_is_away_only_requests_with_keys_wait_for_it(binary, serve, client, tmp_path):

@@ -5,8 +5,9 @@ import pathlib
 import re
 import signal
 import subprocess
+import tempfile
 
-from engines.process import Process, end
+from engines.process import Process, end, start
 
 from .http import Connection
 from .waiting import HANG_S, wait_until
@@ -33,6 +34,19 @@ def run(binary, *arguments, cwd=None, env=None, timeout=HANG_S):
     )
     assert not SANITIZER_REPORT.search(done.stderr), done.stderr
     return done
+
+
+def refused_migrate(binary, reason, *arguments):
+    """Runs a migrate that retries until it has logged the reason, and ends it. Returns its log."""
+    with tempfile.NamedTemporaryFile() as file:
+        log = pathlib.Path(file.name)
+        process = start([str(binary), "migrate", "--deadline", "1h", *map(str, arguments)], env=environment(),
+                        stdout=subprocess.DEVNULL, stderr=file)
+        try:
+            wait_until(lambda: reason in log.read_text(errors="replace"), reason, explain=lambda: log.read_text(errors="replace"))
+        finally:
+            end(process, signal.SIGTERM)
+        return log.read_text(errors="replace")
 
 
 def read_metrics(answer):
