@@ -235,7 +235,7 @@ const stories = {
     await confirm(page, page, "Set limit", "Set");
     await row.getByText("0 of 9").waitFor();
     seen.after = await askFor(user, "9 left");
-    seen.nobody = await askFor(nobody, "no");
+    seen.nobody = await askFor(nobody, nobody);
     return seen;
   },
 
