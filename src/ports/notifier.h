@@ -1,7 +1,8 @@
 /*
- * A notifier sends notifications: as log lines, or as POST requests to a webhook. It has a number
- * of slots, each of which holds one notice in transit, so that a notice that hangs does not hold up
- * other notices. Implemented by adapters/notifier/console and adapters/notifier/webhook.
+ * A notifier sends notifications: as lines of text, or as POST requests to a webhook. It has a
+ * number of slots, each of which holds one notice in transit, so that a notice that hangs does not
+ * hold up other notices. Implemented by adapters/notifier/console, adapters/notifier/sms and
+ * adapters/notifier/webhook.
  *
  * Only one thread may use a notifier, except for wake().
  */
@@ -66,7 +67,7 @@ struct notifier_ops {
 /* The first member of each adapter's own struct. */
 struct notifier {
 	const struct notifier_ops *ops;
-	const char *engine; /* "log", "webhook" */
+	const char *engine; /* "log", "console", "webhook" */
 	size_t slots;
 	int64_t longest_ns; /* the longest time that a notice can take */
 };

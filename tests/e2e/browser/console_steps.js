@@ -24,7 +24,7 @@ async function confirm(page, scope, label, verb, fill = async () => {}) {
   return line;
 }
 
-/** Waits until the page has taken so many more snapshots. */
+/** Waits until the page has received `count` more snapshots. */
 const snapshots = (page, count) => page.evaluate(async (wanted) => {
   const { live } = await import("/console/live.js");
   await new Promise((resolve) => {
