@@ -50,7 +50,8 @@ static void hide_memory(void)
 }
 
 /* Carries out --print-config and --check-config. A command with one of these options does nothing
- * else. Commands that open no stores have no files to check. */
+ * else. If `has_files` is true, --check-config also checks the files that the settings name.
+ * Returns the exit status of the program. */
 static int inspect(struct app *app, bool has_files)
 {
 	int code;
@@ -211,8 +212,8 @@ struct command_entry {
 	int (*run_app)(struct app *app, const struct operands *operands);
 	int (*run)(const struct settings *settings, const struct operands *operands);
 	const char *const *flags; /* the command's own flags; NULL if it takes only options */
-	/* The command uses the settings of this process or of a server, so it warns about variables
-	 * that have no effect. */
+	/* If true, the command configures the log, and warns about environment variables that have
+	 * no effect. */
 	bool logs;
 };
 

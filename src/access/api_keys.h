@@ -55,7 +55,7 @@ bool key_is_shown(struct slice shown);
 
 /*
  * Returns the key that a client has sent as `shown`, or NULL if the ring has no such key. The time
- * it takes reveals nothing about the secret.
+ * that a call takes reveals nothing about the secret.
  */
 const struct api_key *key_ring_find(const struct key_ring *ring, struct slice shown);
 

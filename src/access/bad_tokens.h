@@ -1,7 +1,8 @@
 /*
- * Counts tokens with wrong signatures by the address that sent them. Verifying a signature costs
- * 0.1 ms of a loop, so an address may send 100 bad tokens per second. After that its tokens are
- * refused without verification until the second is over. Tokens that are known to be valid are not
+ * Counts bad tokens by the address that sent them. A token is bad if it was refused after its
+ * signature had been verified, whether or not the signature was right. A verification costs 0.1 ms
+ * of a loop, so an address may send 100 bad tokens per second. After that its tokens are refused
+ * without verification until the second is over. Tokens that are known to be valid are not
  * affected.
  *
  * Addresses that agree in 12 bits of their hash share a count. Thread-safe.
@@ -22,7 +23,7 @@ struct bad_tokens {
 		slots[BAD_TOKENS_SLOTS]; /* the second in the upper half, the count in the lower */
 };
 
-/* Counts a bad token that came from `address` (a hash) at the steady time `now_ns`. */
+/* Counts a bad token that came from `address` (a hash) at the monotonic time `now_ns`. */
 void bad_tokens_add(struct bad_tokens *tokens, uint64_t address, int64_t now_ns);
 
 /* Returns whether the address has sent too many bad tokens in this second. */

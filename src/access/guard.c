@@ -27,13 +27,13 @@ struct guard {
 	struct key_ring *keys;            /* NULL if no keys are checked */
 	struct token_checker *tokens;     /* NULL if no tokens are checked */
 	struct token_cache *known_tokens; /* tokens that `tokens` has found valid */
-	int64_t read_us;                  /* wall time of the last successful read */
+	int64_t read_us;                  /* wall time at which a file was last read successfully */
 	_Atomic uint64_t generation;
 	struct tally refused[REFUSALS];
 	struct bad_tokens bad_tokens;
 };
 
-/* ---- life -------------------------------------------------------------------------------- */
+/* ---- creating, freeing, reloading -------------------------------------------------------- */
 
 static bool checks_keys(const struct guard *guard)
 {
@@ -45,8 +45,8 @@ static bool checks_tokens(const struct guard *guard)
 	return guard->config.tokens.key_file[0] != '\0';
 }
 
-/* Prefers writers. By default, overlapping readers keep a writer out, and under load a reload would
- * never finish. */
+/* Creates a lock that prefers writers. With the default kind of lock, overlapping readers keep a
+ * writer out, and under load a reload would never finish. */
 static void init_lock(pthread_rwlock_t *lock)
 {
 	pthread_rwlockattr_t kind;
@@ -150,8 +150,8 @@ uint64_t guard_generation(const struct guard *guard)
 /* ---- checking ---------------------------------------------------------------------------- */
 
 /*
- * Returns the key or token after "Bearer", or the token in the query, or {NULL, 0} if there is
- * none. An API key in the query is ignored: keys are long-lived, and browsers and proxies store
+ * Returns the API key or token after "Bearer", or the token in the query, or {NULL, 0} if there is
+ * none. An API key in the query is ignored: API keys are long-lived, and browsers and proxies store
  * URLs.
  */
 static struct slice shown_by(const struct access_question *question)
@@ -178,7 +178,7 @@ struct check {
 	struct guard *guard;
 	struct arena *arena; /* memory for `caller` */
 	const struct access_question *question;
-	struct slice shown; /* the key or token, {NULL, 0} if there is none */
+	struct slice shown; /* the API key or token of the request, or {NULL, 0} */
 	struct caller *caller;
 	const char **why;
 	bool is_dry; /* a dry run: refusals are not counted */
@@ -215,8 +215,8 @@ static enum status check_key(struct check *check, enum access access)
 	return STATUS_OK;
 }
 
-/* Returns whether the signature was verified before this fault was found. Only such tokens count as
- * bad, because only verification is expensive. */
+/* Returns whether a token has a fault that was found only after its signature had been verified.
+ * Only such tokens count as bad, because only verification is expensive. */
 static bool was_verified(enum token_fault fault)
 {
 	return fault != TOKEN_GOOD && fault != TOKEN_MALFORMED && fault != TOKEN_OTHER_ALGORITHM;
@@ -265,7 +265,8 @@ static enum status check_token(struct check *check)
 	return STATUS_OK;
 }
 
-/* Accepts a token of the user whose id is in the path, or a key that may read every user. */
+/* Accepts a token of the user whose id is in the path, or an API key with the scope internal or
+ * admin. */
 static enum status check_owner(struct check *check)
 {
 	const struct guard *guard = check->guard;

@@ -2,8 +2,8 @@
  * The guard decides who may call a route: by API keys if a key file is configured, and by users'
  * tokens if a key for tokens is configured. A server with neither has no guard.
  *
- * Any thread may call guard_check(), guard_generation() and guard_collect(); the other functions
- * are for the main thread. Keys and tokens are never logged.
+ * guard_new(), guard_reload() and guard_free() are for the main thread; any thread may call the
+ * other functions. API keys and tokens are never logged.
  */
 #ifndef QUIPU_ACCESS_GUARD_H
 #define QUIPU_ACCESS_GUARD_H
@@ -17,7 +17,7 @@
 
 struct guard_config {
 	const char *keys_file;      /* "" to check no API keys */
-	struct token_config tokens; /* its key_file is "" to check no tokens */
+	struct token_config tokens; /* no tokens are checked if its key_file is "" */
 };
 
 struct guard;
@@ -30,13 +30,14 @@ QP_MUST_CHECK struct guard *guard_new(const struct guard_config *config, char *w
 void guard_free(struct guard *guard);
 
 /*
- * Reads the files again; blocks. If one of them cannot be used, returns false, names the file in
- * `why` (GUARD_WHY_SIZE bytes) and keeps its previous contents. The other file is still replaced.
+ * Reads the files again; blocks. If a file cannot be used, returns false, names the file in `why`
+ * (GUARD_WHY_SIZE bytes) and keeps using its previous contents. Changes of the other file still
+ * take effect.
  */
 QP_MUST_CHECK bool guard_reload(struct guard *guard, char *why);
 
-/* Returns a number that grows when a reload has changed the keys: a caller that was admitted before
- * may be refused now. */
+/* Returns a number that grows whenever a reload changes the keys. A caller that was admitted under
+ * a smaller number may be refused now. */
 uint64_t guard_generation(const struct guard *guard);
 
 /* What the route of a request requires, and what the request sent. */
@@ -63,14 +64,15 @@ QP_MUST_CHECK enum status guard_check(struct guard *guard, struct arena *arena,
 	const struct access_question *question, struct caller *caller, const char **why);
 
 /*
- * Returns whether guard_check() would admit a caller with this API key, without counting a refusal.
- * Sets `*name` to the key's id if so, otherwise to {NULL, 0}. Users' tokens are not accepted here.
- * Thread-safe.
+ * Returns whether guard_check() would admit the request, without counting a refusal. Users' tokens
+ * are not accepted here. Sets `*name` to the id of the API key that opens the route, or to
+ * {NULL, 0} if no API key does. Thread-safe.
  */
 bool guard_would_open(struct guard *guard, struct arena *arena,
 	const struct access_question *question, struct slice *name);
 
-/* A metrics collector (context: the guard): refusals by reason, number of keys, last read. */
+/* A metrics collector, whose context is the guard. Writes the refusals by reason, the number of API
+ * keys, and when the files were last read. */
 void guard_collect(void *guard, struct buffer *page);
 
 #endif

@@ -21,8 +21,8 @@ enum role {
 #define ROLE_COUNT 8
 #define ROLES_ALL ((1U << ROLE_COUNT) - 1)
 
-/* Returns the name, e.g. "counts", of the role whose bit is `index`, which must be below
- * ROLE_COUNT. The string is static. */
+/* Returns the name, e.g. "counts", of the role 1 << `index`. `index` must be below ROLE_COUNT. The
+ * string is static. */
 const char *role_name(size_t index);
 
 /* Returns the bit of the role with that name, or 0 if there is no such role. */

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 
 #define SETS 4096 /* a power of two */
-#define LOCKS 64  /* each guards every 64th set, so that loops seldom wait for each other */
+#define LOCKS 64  /* each lock guards every 64th set; with one lock, loops would often wait */
 
 struct known_token {
 	unsigned char digest[SHA256_SIZE];
 	int64_t ends_us; /* 0 if the entry is free */
-	uint32_t used;   /* the set's `uses` when the entry was last used */
+	uint32_t used;   /* the value of set.uses when the entry was last used */
 	uint32_t name_len;
 	char name[TOKEN_SUBJECT_MAX]; /* the subject */
 };
@@ -48,7 +48,7 @@ static size_t set_of(const unsigned char digest[SHA256_SIZE])
 	return ((size_t)digest[0] << 8 | digest[1]) & (SETS - 1);
 }
 
-/* ---- under the lock of the set ----------------------------------------------------------- */
+/* ---- for callers that hold the set's lock ------------------------------------------------ */
 
 static struct known_token *find(struct set *set, const unsigned char digest[SHA256_SIZE])
 {
@@ -86,7 +86,7 @@ static void fill(struct known_token *token, const unsigned char digest[SHA256_SI
 	memcpy(token->name, claims->subject.data, claims->subject.len);
 }
 
-/* ---- any thread -------------------------------------------------------------------------- */
+/* ---- for any thread ---------------------------------------------------------------------- */
 
 bool token_cache_find(struct token_cache *cache, struct arena *arena,
 	const unsigned char digest[SHA256_SIZE], int64_t now_us, struct token_claims *claims)

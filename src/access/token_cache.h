@@ -4,9 +4,10 @@
  * throughput of cached reads. The cache keeps the SHA-256 of a token, its subject and its expiry,
  * never the token.
  *
- * Memory is bounded: 16384 tokens, about 3 MB; pages that hold no token are never touched. A full
- * set drops its least recently used token, which is verified again if it comes back. Entries are
- * valid for one key only: a new key requires a new cache.
+ * Memory is bounded: 16384 tokens, about 3 MB; pages that hold no token are never touched. The
+ * cache is divided into sets of TOKEN_CACHE_WAYS tokens. A full set drops its least recently used
+ * token, which is verified again if it comes back. Entries are valid only for the key that verified
+ * their signatures: a new key requires a new cache.
  *
  * token_cache_find() and token_cache_put() are thread-safe.
  */
@@ -28,8 +29,8 @@ struct token_cache *token_cache_new(void);
 void token_cache_free(struct token_cache *cache);
 
 /*
- * Returns true, and `*claims` in memory of `arena`, if the token is known and has not expired.
- * Otherwise leaves `*claims` alone.
+ * If the token is known and has not expired at `now_us`, returns true and sets `*claims`, in memory
+ * of `arena`. Otherwise returns false and leaves `*claims` alone.
  */
 QP_MUST_CHECK bool token_cache_find(struct token_cache *cache, struct arena *arena,
 	const unsigned char digest[SHA256_SIZE], int64_t now_us, struct token_claims *claims);

@@ -50,11 +50,11 @@ enum token_fault {
 	TOKEN_OTHER_ISSUER,
 	TOKEN_OTHER_AUDIENCE,
 	TOKEN_NO_SUBJECT,
-	TOKEN_NOT_CHECKED, /* set by the guard, never by token_check() */
+	TOKEN_NOT_CHECKED, /* the guard refused the token without calling token_check() */
 	TOKEN_FAULTS
 };
 
-/* Returns a sentence for the client. The string is static. */
+/* Returns a sentence that explains the fault to the client. The string is static. */
 const char *token_fault_text(enum token_fault fault);
 
 struct token_claims {
@@ -64,8 +64,8 @@ struct token_claims {
 };
 
 /*
- * Checks everything, in the order of the list above. If the token is good, returns TOKEN_GOOD and
- * sets `*claims`, in memory of `arena`; otherwise returns the first fault and leaves `*claims`
+ * Looks for all faults, in the order of enum token_fault. If the token is good, returns TOKEN_GOOD
+ * and sets `*claims`, in memory of `arena`; otherwise returns the first fault and leaves `*claims`
  * alone.
  */
 QP_MUST_CHECK enum token_fault token_check(const struct token_checker *checker, struct arena *arena,

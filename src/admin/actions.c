@@ -22,7 +22,8 @@ struct slice action_who(const struct request *request)
 
 /* ---- the collection ---------------------------------------------------------------------- */
 
-/* The records that the services have returned so far for one request. In the request's arena. */
+/* The records that the services have returned so far for one request. The struct lives in the
+ * request's arena. */
 struct collection {
 	struct lane_set *lanes[SOURCES_MAX];
 	size_t lanes_count;
@@ -55,7 +56,7 @@ static int compare_numbers(int64_t a, int64_t b)
 	return (a > b) - (a < b);
 }
 
-/* Compares records so that the newest comes first. */
+/* Compares the times and ids of two records so that the newest record comes first. */
 static int compare_places(const struct operator_record *a, const struct operator_record *b)
 {
 	int by_time = compare_numbers(b->at_us, a->at_us);

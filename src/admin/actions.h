@@ -1,7 +1,7 @@
 /*
- * GET /operator/actions: the actions of operators, newest first, from every database in which this
- * process records them. Services may share a database or have their own. Therefore every service is
- * asked, in its own lanes, and an action that several of them return is shown once.
+ * GET /operator/actions lists the actions of operators, newest first, from every database in which
+ * this process records actions. Services may share a database or have their own. Therefore every
+ * service is asked, in its own lanes, and an action that several services return is shown once.
  */
 #ifndef QUIPU_ADMIN_ACTIONS_H
 #define QUIPU_ADMIN_ACTIONS_H
@@ -18,7 +18,8 @@ struct action_sources {
 /* Adds the route. `sources` must outlive the router. */
 void actions_add_route(struct action_sources *sources, struct router *router);
 
-/* Returns the id of the caller's API key, or an empty slice, for the record of an action. */
+/* Returns whom to record as the author of an action: the id of the caller's API key, or an empty
+ * slice if the caller has none. */
 struct slice action_who(const struct request *request);
 
 #endif

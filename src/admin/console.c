@@ -1,7 +1,7 @@
 /*
- * The cost of viewers is bounded. However many there are, the server takes one snapshot per second,
- * the hub keeps one copy for all of them, and a viewer who reads too slowly misses snapshots
- * (http/stream.h).
+ * The cost of viewers is bounded. However many viewers there are, the server takes one snapshot per
+ * second, the hub keeps one copy for all viewers, and a viewer who reads too slowly misses
+ * snapshots (http/stream.h).
  *
  * The files are served with a strict Content-Security-Policy: the browser loads only files from
  * this server, runs no inline scripts, and lets no other page frame the console. There are no
@@ -91,8 +91,8 @@ static void get_root(void *context, struct request *request)
 
 /* ---- access ------------------------------------------------------------------------------ */
 
-/* Lists every route that the caller may call, so that the page offers only these. A caller without
- * a key gets the public routes. */
+/* Lists every route that the caller may call, so that the page offers only these routes. If API
+ * keys are checked, a caller without an API key gets the public routes. */
 static void get_access(void *context, struct request *request)
 {
 	const struct console *console = context;
@@ -166,7 +166,8 @@ static void *console_main(void *argument)
 	return NULL;
 }
 
-/* The hub sends the last snapshot at once. Only the first viewer has to wake the thread. */
+/* The hub sends a new viewer the last snapshot at once. If there was no viewer, the hub has no
+ * snapshot, so this function wakes the thread that takes snapshots. */
 static void get_stream(void *context, struct request *request)
 {
 	struct console *console = context;
@@ -180,7 +181,7 @@ static void get_stream(void *context, struct request *request)
 		bell_ring(&console->bell);
 }
 
-/* ---- life -------------------------------------------------------------------------------- */
+/* ---- creating, starting, stopping -------------------------------------------------------- */
 
 static void add_routes(struct console *console, struct router *router)
 {

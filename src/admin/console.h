@@ -1,14 +1,14 @@
 /*
- * The console: the pages of console/, served by the program itself, and the routes that they need
- * beyond the public ones.
+ * Serves the console: its pages, which come from the folder console/, and the routes that only
+ * these pages need.
  *
  *   GET /                           redirects to /console
  *   GET /console, /console/{file}   the pages, scripts and styles
  *   GET /operator/console/access    who the caller is, and which routes the caller may call
  *   GET /operator/console/stream    a snapshot every second, as an event stream
  *
- * The page is a client like any other: it can do nothing that the caller's key cannot do with curl.
- * A separate thread takes the snapshots, once for all viewers and only while there are any.
+ * The page is a client like any other: it can do only what the caller's API key can do with curl. A
+ * separate thread takes the snapshots, once for all viewers and only while there are viewers.
  */
 #ifndef QUIPU_ADMIN_CONSOLE_H
 #define QUIPU_ADMIN_CONSOLE_H
@@ -19,7 +19,8 @@
 #include "http/router.h"
 
 struct console_config {
-	const struct metrics *metrics; /* all of these must outlive the console */
+	/* Everything that the members of this struct point to must outlive the console. */
+	const struct metrics *metrics;
 	const struct router *router;
 	/* points to the guard, which is created later; the guard is NULL if callers are not
 	 * checked */
@@ -32,13 +33,14 @@ struct console;
 /* Creates the console and adds its routes. */
 struct console *console_new(const struct console_config *config, struct router *router);
 
-/* Starts the thread. */
+/* Starts the thread that takes the snapshots. */
 void console_start(struct console *console);
 
-/* Ends the thread. Call it while everything that has metrics still exists. */
+/* Ends the thread, if it was started. Must be called while everything that has metrics still
+ * exists. */
 void console_stop(struct console *console);
 
-/* Call it after server_free(). */
+/* Must be called after console_stop() and server_free(). */
 void console_free(struct console *console);
 
 #endif

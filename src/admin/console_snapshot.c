@@ -1,8 +1,8 @@
 /*
  * Parses the metrics page, which is in Prometheus's text format, instead of reading the tallies
- * themselves: every module already writes its numbers there, and new numbers appear here without
- * further work. Parsing a page of 100 KB takes less than a millisecond, once a second and only
- * while somebody watches.
+ * themselves: every module already writes its numbers to that page, so new numbers appear in the
+ * console without further work. Parsing a page of 100 KB takes less than a millisecond, once a
+ * second and only while somebody watches.
  */
 #include "admin/console_snapshot.h"
 
@@ -31,7 +31,8 @@ static double to_number(struct slice text)
 	return strtod(digits, NULL);
 }
 
-/* Label values may contain spaces and braces, so the labels end at the last brace. */
+/* Reads a line such as name{a="b"} 3. Label values may contain spaces and braces, so the labels end
+ * at the last brace. Returns false if the line is a comment or has no value. */
 static bool read_sample(struct slice line, struct sample *sample)
 {
 	size_t space = line.len, brace = 0;
@@ -52,7 +53,8 @@ static bool read_sample(struct slice line, struct sample *sample)
 	return true;
 }
 
-/* Returns the value of a label, or {NULL, 0}. The labels that are read here contain no escapes. */
+/* Returns the value of a label, or {NULL, 0} if the sample has no such label. Decodes no escapes,
+ * because the labels that this file reads contain none. */
 static struct slice label(const struct sample *sample, const char *name)
 {
 	size_t len = strlen(name);
@@ -72,7 +74,7 @@ static struct slice label(const struct sample *sample, const char *name)
 
 struct role_requests {
 	const char *role;
-	double classes[CLASSES]; /* by the first digit of the status */
+	double classes[CLASSES]; /* numbers of requests, by the first digit of the status */
 };
 
 struct requests {
@@ -138,10 +140,10 @@ static void write_requests(struct buffer *json, const struct requests *requests)
 
 /* ---- histograms -------------------------------------------------------------------------- */
 
-/* The sum over all series of one metric family. */
+/* A histogram of the snapshot: the sum over all series of one metric family. */
 struct total {
-	const char *name;   /* its name in the snapshot */
-	const char *family; /* its name on the metrics page */
+	const char *name;   /* the histogram's name in the snapshot */
+	const char *family; /* the family's name on the metrics page */
 	double sum;
 	double count;
 	struct slice bounds[HISTOGRAM_BUCKETS + 1];
@@ -216,7 +218,7 @@ static bool is_bucket(struct slice name)
 }
 
 /* Leaves out the buckets of histograms, and all histograms of routes, which would be too many. Also
- * leaves out zeros, except for dependencies: 0 means that one is down. */
+ * leaves out zeros, except for dependencies, where 0 means that the dependency is down. */
 static bool is_shown(const struct sample *sample)
 {
 	if (is_bucket(sample->name) ||

@@ -1,7 +1,7 @@
 /*
  * The routes are the same for all kinds of dead letters; struct dead_letter_kind describes how
- * kinds differ. Each lookup brings its own look_up() and each action its own decide(), so that they
- * can run in the lanes of any service.
+ * kinds differ. Each lookup brings its own look_up() and each action its own decide(), so that
+ * lookups and actions can run in the lanes of any service.
  */
 #include "admin/dead_letters.h"
 

@@ -17,11 +17,11 @@
 #define DEAD_LETTER_KINDS_MAX 8
 
 struct dead_letter_kind {
-	const char *name;        /* its name in the routes: "dialog-outbox" */
-	const char *letter_kind; /* its name in the repository: "outbox" */
+	const char *name;        /* the kind's name in the routes: "dialog-outbox" */
+	const char *letter_kind; /* the kind's name in the repository: "outbox" */
 	const struct dead_letter_repository *dead;
 	const struct outbox_repository *outbox; /* NULL if the kind is not an outbox */
-	struct lane_set *lanes;                 /* the lanes of its service; not owned */
+	struct lane_set *lanes;                 /* the lanes of the service; not owned */
 
 	/*
 	 * Optional. Applies the payload again, in the transaction of a replay. If the payload still
@@ -45,7 +45,7 @@ struct dead_letter_kinds {
 /* Adds the routes. `kinds` must outlive the router. */
 void dead_letters_add_routes(struct dead_letter_kinds *kinds, struct router *router);
 
-/* The describe() of kinds whose payload is a JSON object. */
+/* The function `describe` for kinds whose payload is a JSON object. */
 bool dead_letter_describe_json(struct arena *arena, struct slice payload, struct buffer *members);
 
 /* Registers a copy of `kind`. Called at start, before the first request. */

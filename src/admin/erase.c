@@ -1,7 +1,7 @@
 /*
- * The routes of erase.h. A step is a write whose key is the person's id, so two steps for the same
- * person in one service run one after the other in the same lane. A step decides nothing itself:
- * the eraser of the service finds the rows, and the answer says how many rows each place had.
+ * The routes of erase.h. Each POST runs one step. A step is a write whose key is the person's id,
+ * so two steps for the same person in one service run one after the other in the same lane. The
+ * eraser of the service finds the rows, and the answer says how many rows each place had.
  */
 #include "admin/erase.h"
 
@@ -47,8 +47,8 @@ bool erase_is_pseudonym(struct slice user_id)
 }
 
 /*
- * Returns the pseudonym for an id. It is the same in every service and for every run, and reveals
- * nothing to anyone who does not already know the id.
+ * Returns the pseudonym for an id. The pseudonym is the same in every service and in every run. It
+ * reveals the id only to someone who knows or guesses the id and computes the digest.
  */
 static struct slice pseudonym_of(struct arena *arena, struct slice user_id)
 {

@@ -1,3 +1,8 @@
+/*
+ * Readiness is decided when somebody asks: every dependency says by itself, without I/O, whether it
+ * can be used, so /readyz never blocks and needs no thread. A process that is being stopped is not
+ * ready, although it still serves requests.
+ */
 #include "admin/health.h"
 
 #include <assert.h>

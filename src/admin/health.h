@@ -15,14 +15,14 @@
 #define HEALTH_STORES_MAX 8
 #define HEALTH_DEPENDENCIES_MAX 16
 
-/* Something outside the process that /readyz reports on. */
+/* A store, bus or cache that /readyz reports on. */
 struct dependency {
 	const char *name;
 	const char *engine;
 	bool (*is_up)(void *thing); /* called on any thread; must not block */
 	void *thing;
 	const struct latency *latency;
-	bool is_optional; /* the process is ready without it */
+	bool is_optional; /* true if the process is ready even while the dependency is down */
 };
 
 struct health {
@@ -33,7 +33,7 @@ struct health {
 	atomic_bool draining; /* while true, /readyz answers 503 */
 };
 
-/* Adds a store, also as a dependency. Called at start only. */
+/* Adds a store to health->stores, and to the dependencies. Called at start only. */
 void health_add_store(struct health *health, struct store *store);
 
 /* Adds a copy of `dependency`. Called at start only. */
@@ -42,7 +42,8 @@ void health_add_dependency(struct health *health, const struct dependency *depen
 /* Adds /healthz and /readyz. `health` must outlive the router. */
 void health_add_routes(struct health *health, struct router *router);
 
-/* A metrics collector (context: the struct health) for the state and errors of dependencies. */
+/* A metrics collector (context: the struct health) for the state, latencies and errors of
+ * dependencies. */
 void health_collect(void *health, struct buffer *page);
 
 #endif

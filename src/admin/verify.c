@@ -114,7 +114,8 @@ void verify_finish(struct verify_page *page, struct slice first, struct slice se
 	buffer_add(&page->position, second);
 }
 
-/* Reads the key in a cursor. Missing numbers become 0. Returns false if a number cannot be read. */
+/* Reads the key in a cursor into `rows`. A key has up to two numbers; if one is absent, its member
+ * of `rows` stays unchanged. Returns false if a number cannot be read. */
 static bool read_position(struct slice position, struct row_page *rows)
 {
 	rows->after[0] = slice_cut(&position, KEY_SEPARATOR);
@@ -125,8 +126,9 @@ static bool read_position(struct slice position, struct row_page *rows)
 }
 
 /*
- * Reads a cursor such as "outbox:7d44…" or, if there is only one part, "7d44…". Returns its part,
- * or NULL if it is not a cursor of this verifier.
+ * Reads a cursor such as "outbox:7d44…" or, if the verifier has only one part, "7d44…". Returns the
+ * part and sets the position in `rows`, or returns NULL if this verifier cannot have written the
+ * cursor.
  */
 static const struct verify_part *read_cursor(
 	const struct verifier *verifier, struct slice cursor, struct row_page *rows)

@@ -1,13 +1,13 @@
 /*
- * The server side of `quipu verify`: reads the rows of a service page by page and reports every row
- * that violates the rules of the service. This module has the parts that all services share:
- * routes, cursors and the form of a difference. A service supplies a struct verifier, whose parts
- * are the tables to check, one after another.
+ * The server side of `quipu verify`: reads the rows of a service page by page and reports every
+ * difference, which is a row that violates the rules of the service. This module has what all
+ * services share: routes, cursors and how a difference is reported. A service supplies a struct
+ * verifier, whose parts are the tables to check, one after another.
  *
  * Verification runs while requests are served, in the read lane of the service and outside write
- * transactions. Therefore a part may report a difference only if one snapshot of its rows proves
- * it, or if no write after its first read could remove the difference. A page reads about `limit`
- * rows through an index.
+ * transactions. Therefore a part may report a difference only if one snapshot of the rows proves
+ * the difference, or if no write after the part's first read could remove it. A page reads about
+ * `limit` rows through an index.
  */
 #ifndef QUIPU_ADMIN_VERIFY_H
 #define QUIPU_ADMIN_VERIFY_H
@@ -26,22 +26,22 @@ struct verify_page {
 	struct arena *arena;  /* memory for the page; reset before the next attempt */
 	struct row_page rows; /* which rows to read */
 
-	/* Set by verify_finish() and verify_differ(). */
+	/* The functions verify_finish…() and verify_differ…() set the next three members. */
 	size_t checked;            /* how many rows were read */
 	struct buffer position;    /* the key of the last row; empty if there are no more rows */
 	struct buffer differences; /* as JSON objects */
 };
 
 struct verify_part {
-	const char *name; /* its name in cursors: "outbox" */
+	const char *name; /* the part's name in cursors: "outbox" */
 
 	/* Fills the page. Returns the session's status. Called on the reader's thread; blocks. */
 	enum status (*look)(const void *context, struct session *session, struct verify_page *page);
 };
 
 struct verifier {
-	const char *name;       /* its name in the route and on the command line: "counts" */
-	const char *counted_as; /* second name of the member `checked`, or NULL */
+	const char *name;       /* the name in the route and on the command line: "counts" */
+	const char *counted_as; /* NULL, or a name under which answers repeat `checked` */
 	const struct verify_part *parts;
 	size_t part_count;
 	const void *context;
@@ -61,7 +61,7 @@ void verify_add_routes(struct verifiers *verifiers, struct router *router);
 
 struct verify_request {
 	const struct verifier *verifier;
-	struct slice after; /* cursor of the previous page; empty for the first */
+	struct slice after; /* the cursor that ended the previous page; empty for the first page */
 	size_t limit;
 };
 
@@ -72,26 +72,28 @@ struct verify_request {
 QP_MUST_CHECK enum status verify_look(const struct verify_request *request, struct session *session,
 	struct arena *arena, struct buffer *body);
 
-/* ---- for parts ---- */
+/* ---- for the look() function of a part ---- */
 
 /*
- * Reports a difference. `what` is a word for programs and never changes; the sentence is for people
- * and begins with the name of the row.
+ * Reports a difference in the row `id`. `what` is a word for programs and never changes. `format`
+ * writes a sentence for people, which begins with the name of the row.
  */
 void verify_differ(struct verify_page *page, struct slice id, const char *what, const char *format,
 	...) QP_PRINTF(4, 5);
 
-/* The same, with further JSON members for the difference, such as ",\"unread\":3". */
+/* Like verify_differ(), but takes the whole sentence, and further JSON members for the difference,
+ * such as ",\"unread\":3". */
 void verify_differ_with(struct verify_page *page, struct slice id, const char *what,
 	struct slice members, struct slice sentence);
 
-/* Reports "in-the-future" if `time_us`, the value of `column`, is ahead of the store's time. */
+/* Reports "in-the-future" if `time_us`, the value of `column`, is ahead of the store's time by more
+ * than VERIFY_SKEW_US. */
 void verify_time(struct verify_page *page, struct slice id, const char *column, int64_t time_us);
 
 /*
- * Ends a page after all of page->rows were checked. The arguments are the key of the last row: one
- * or two texts, and its numbers if it has any. If there may be more rows, this key becomes the
- * cursor.
+ * Finish a page after all rows of page->rows were checked. The arguments are the key of the last
+ * row: one or two texts, and one or two numbers if the key has any. If there may be more rows, this
+ * key becomes the cursor.
  */
 void verify_finish(struct verify_page *page, struct slice first, struct slice second);
 void verify_finish_number(

@@ -13,18 +13,18 @@ struct verify_claims {
 	const char *busy;
 	const char *done;
 	const char *done_at; /* the column with the time at which a row was done */
-	/* 0 for no limit: an outbox has no limit, because it retries for as long as an outage
-	 * lasts */
+	/* how many attempts a row may have; 0 for no limit, as in an outbox, which retries for as
+	 * long as an outage lasts */
 	int32_t attempts_max;
 };
 
 /*
  * Reports rows in states that no transition can produce:
  *   status         not the name of a state
- *   lease          busy without an owner or a lease, or not busy with a lease
+ *   lease          busy, but the owner or the lease is missing; or not busy, but has a lease
  *   epoch          busy or done, but never claimed
- *   done           done without a time, or not done with a time
- *   error          given up without an error, or busy or done with an error
+ *   done           done, but has no end time; or not done, but has an end time
+ *   error          given up, but has no error; or busy or done, but has an error
  *   retry          done or given up, but due again
  *   attempts       fewer than 0, more than attempts_max, or given up without an attempt
  *   in-the-future  created or done later than now

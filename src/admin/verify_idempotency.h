@@ -8,12 +8,16 @@
 
 /* The Idempotency-Keys of one service, or of some of its routes. */
 struct verify_idempotency {
-	const char *prefix; /* the start of their scopes: the method and the start of the route */
-	/* keys may be pending, because the service has effects outside the store */
+	/* Only Idempotency-Keys whose scopes begin with `prefix` are checked. It is a method and
+	 * the start of a route. */
+	const char *prefix;
+	/* true if Idempotency-Keys may be pending, because the service has effects outside the
+	 * store */
 	bool may_wait;
-	bool notes_number; /* the note of a pending key is a number */
+	bool notes_number; /* true if the note of a pending Idempotency-Key must be a number */
 
-	/* Optional. Checks answers that are not pending. `count` is at least 1. */
+	/* Optional. Checks the answers of Idempotency-Keys that are not pending. `count` is at
+	 * least 1. Returns the session's status. */
 	enum status (*check)(const void *context, struct session *session, struct verify_page *page,
 		const struct kept_answer *keys, size_t count);
 };
@@ -21,10 +25,10 @@ struct verify_idempotency {
 /*
  * Reports Idempotency-Keys that the program could not have written:
  *   fingerprint   the fingerprint has the wrong size
- *   not-kept      the answer has a status that is never stored (only 2xx, 404, 409 and 412 are)
- *   pending       pending, although the service has no effects outside the store
- *   long-lease    pending with a lease that ends later than any lease can
- *   note          pending without a note on what was begun
+ *   not-kept      the answer has a status other than those that are stored: 2xx, 404, 409 and 412
+ *   pending       the key is pending, although the service has no effects outside the store
+ *   long-lease    the key is pending with a lease that ends later than any lease can
+ *   note          the key is pending, and its note is not a number although notes_number is true
  *
  * Called on the reader's thread; blocks. Returns the session's status.
  */

@@ -1,7 +1,7 @@
 /*
- * What a server reports after it has started. It always prints a line with its address, for
- * scripts. On a terminal it also prints the data folder, the roles and the changed options. If
- * stderr is not a terminal, it logs the same in one line.
+ * Reports that a server has started. Always prints a line with the address, for scripts. If stdout
+ * is a terminal, also prints the data folder, the engines, the roles and the changed options. If
+ * stderr is not a terminal, logs the version, the address, the roles and the engines in one line.
  */
 #include <limits.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@
  *   drain      waits for a signal, and stops serving step by step
  *   moved      the mark of a data folder whose data was copied to another store
  *   copy       quipu copy
- *   module_*   each connects one or two services: routes, engines, lanes, workers and chores
+ *   module_*   each runs one or two services: adds routes, opens engines, starts lanes and workers
  *
  * Everything here runs on the main thread.
  */
@@ -57,9 +57,9 @@ struct entitlements_module;
 struct pots_module;
 struct unread_module;
 
-/* A thread of a service that runs as long as the program. */
+/* A thread of a service, or something that must be freed after such a thread has ended. */
 struct app_worker {
-	void (*stop)(void *thing); /* stops and frees the worker; blocks until it has ended */
+	void (*stop)(void *thing); /* stops and frees the worker; waits for the end of its thread */
 	void *thing;
 };
 
@@ -77,16 +77,16 @@ struct app {
 	struct guard *guard;  /* NULL if neither API keys nor tokens are configured */
 	struct webhook_secrets *webhook_secrets; /* NULL if webhooks are not signed */
 	struct tls_context *tls;                 /* NULL if clients speak plain HTTP */
-	/* true if the last SIGHUP failed; a loop reads it for /metrics */
+	/* true if a file was refused at the last SIGHUP; a loop reads this member for /metrics */
 	atomic_bool reload_failed;
 	struct admission admission;
 	struct server *server;
-	int data_lock;      /* -1 while the data folder is not in use */
+	int data_lock;      /* descriptor of the lock file; -1 while no data folder is in use */
 	struct arena arena; /* for memory that lives as long as the program */
 
 	struct lane_set *lanes[APP_LANES_MAX];
 	size_t lanes_count;
-	struct relay *relays[APP_RELAYS_MAX]; /* relays and intakes are also workers */
+	struct relay *relays[APP_RELAYS_MAX]; /* relays and intakes are also in `workers` */
 	size_t relay_count;
 	struct intake *intakes[APP_INTAKES_MAX];
 	size_t intake_count;
@@ -125,8 +125,8 @@ QP_MUST_CHECK bool app_check(struct app *app, char *why);
 bool url_has_scheme(const char *url, const char *scheme);
 bool url_is_redis(const char *url);
 
-/* Returns whether other processes may change data that this process caches, because its store is on
- * a server. */
+/* Returns whether other processes may change the data that this process caches. They may if the
+ * data is in a store on a server. */
 bool cache_is_shared(const struct app *app);
 
 /* Returns the URL of a service's store: `own`, or --store if `own` is empty. */
@@ -134,8 +134,8 @@ const char *store_url(const struct settings *settings, const char *own);
 
 struct limit_default;
 
-/* Reads --gateway-default-limit. Returns false if it is neither empty nor COUNT/TIME, or if the
- * time is not a multiple of the window unit. */
+/* Reads --gateway-default-limit into `standard`. Returns false if the option is neither empty nor
+ * COUNT/TIME, or if the time is not a multiple of --gateway-window-unit. */
 QP_MUST_CHECK bool gateway_default_limit(
 	const struct settings *settings, struct limit_default *standard);
 
@@ -156,7 +156,7 @@ QP_MUST_CHECK bool app_open_stores(struct app *app, char *why);
  * statements to `out`. If several stores have the same URL, their database is handled only once. */
 QP_MUST_CHECK bool app_distribute_stores(struct app *app, bool dry_run, FILE *out, char *why);
 
-/* Frees everything that was opened. */
+/* Frees the cache, the buses and the stores that were opened, and unlocks the data folder. */
 void app_close(struct app *app);
 
 /* Creates the data folder if it is missing, and locks it, because only one process may use it at a
@@ -167,17 +167,19 @@ QP_MUST_CHECK bool app_lock_data(struct app *app, char *why);
 
 #define MOVED_TO_SIZE 256
 
-/* The file "moved" in a data folder. While it exists, no server uses the folder. */
+/* The contents of the file "moved" in a data folder. The file marks a folder whose data was copied
+ * to a database: while it exists, no server uses the folder. */
 struct moved {
 	char copy_id[UUID_SIZE];
 	bool is_finished;
 	char to[MOVED_TO_SIZE]; /* the target's URL, without secrets */
 };
 
-/* Reads the mark. Returns false if the folder has none. */
+/* Reads the mark of the folder `data`. Returns false if the folder has no mark. */
 bool moved_read(const char *data, struct moved *moved);
 
-/* Replaces the mark and syncs it to disk. On failure returns false with a sentence in `why`. */
+/* Replaces the mark of the folder `data` and syncs it to disk. On failure returns false with a
+ * sentence in `why`. */
 QP_MUST_CHECK bool moved_write(const char *data, const struct moved *moved, char *why);
 
 /* Writes to `why` what the user can do about a folder with this mark. */
@@ -213,16 +215,17 @@ int app_serve(struct app *app);
 
 /* ---- files.c ---- */
 
-/* Reads the files of keys, certificate and secrets that the settings name. */
+/* Reads the files that the settings name: API keys, the key for users' tokens, the certificate and
+ * the secrets of webhooks. On failure returns false with the reason in `why`. */
 QP_MUST_CHECK bool app_open_files(struct app *app, char *why);
 void app_release_files(struct app *app);
 
-/* Reads the files again, for SIGHUP. If a file cannot be used, logs that, sets the metric, and
- * keeps using its previous contents. */
+/* Reads the files of app_open_files() again, for SIGHUP. If a file cannot be used, logs that, sets
+ * app->reload_failed, and keeps using the file's previous contents. */
 void app_reload_files(struct app *app);
 
-/* Reads the files as at start and reports whether they can be used, but does not serve. Returns the
- * exit status of the program. */
+/* For --check-config: reads the files of app_open_files(), and reports the first file that cannot
+ * be used. Returns the exit status of the program. */
 int app_check_files(struct app *app);
 
 /* ---- announce.c ---- */
@@ -237,9 +240,9 @@ void app_announce(const struct app *app);
 void app_wait_for_stop(struct app *app, const sigset_t *signals);
 
 /*
- * Reports not ready, but keeps serving for --drain-delay. Then accepts no more connections and
- * waits until requests have finished and lanes are drained. Requests still open after
- * --drain-timeout get 503. Another signal ends the current wait.
+ * Makes /readyz report that the process is not ready, but keeps serving for --drain-delay. Then
+ * accepts no more connections and waits until requests have finished and lanes are drained.
+ * Requests still open after --drain-timeout get 503. Another signal ends the current wait.
  */
 void app_drain(struct app *app, const sigset_t *signals);
 
@@ -248,15 +251,16 @@ void app_drain(struct app *app, const sigset_t *signals);
 /* The outbox of a service, and everything that is needed to publish its events. */
 struct app_outbox {
 	const char *name; /* the relay's name: "entitlements" */
-	const char *kind; /* how operators name its dead letters, e.g. "outbox" */
+	const char *kind; /* how operators name the outbox's dead letters, e.g. "outbox" */
 	struct store *store;
 	const struct outbox_repository *repository;
 	struct bus *bus;
-	struct lane_set *lanes; /* the lanes of its service, for operators' actions */
+	struct lane_set *lanes; /* the lanes of the service, for operators' actions */
 	const char *announcement;
 	int64_t kept_us; /* how long published events are kept */
-	size_t workers;  /* see flow/relay.h for this member and the next two */
+	size_t workers;  /* for `workers` and `address`, see flow/relay.h */
 	bool (*address)(struct arena *arena, const struct claim *row, struct bus_message *message);
+	/* see admin/dead_letters.h */
 	bool (*describe)(struct arena *arena, struct slice payload, struct buffer *members);
 };
 
@@ -266,14 +270,15 @@ void app_start_outbox(struct app *app, const struct app_outbox *outbox);
 
 /* ---- modules ---- */
 
-/* The functions of a module, which runs one or two services. A process that plays any of its roles
- * calls them in the order in which they are declared. */
+/* A module runs one or two services. A process that plays any of the module's roles calls its
+ * functions in the order in which they are declared. */
 struct module {
 	unsigned roles;
 	/* also creates the module's struct and adds its OpenAPI document */
 	void (*add_routes)(struct app *app);
 	QP_MUST_CHECK bool (*open_stores)(struct app *app, char *why);
-	QP_MUST_CHECK bool (*open_others)(struct app *app, char *why); /* may be NULL */
+	/* opens the bus, the cache and the notifier; may be NULL */
+	QP_MUST_CHECK bool (*open_others)(struct app *app, char *why);
 	void (*start)(struct app *app);
 };
 

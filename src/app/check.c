@@ -118,7 +118,7 @@ static bool check_cache(const struct app *app, char *why)
 	return false;
 }
 
-/* A bus and the two roles that it connects. A local bus works only if both run in the same
+/* A bus and the two roles that it connects. A local bus works only if both roles run in the same
  * process. */
 struct bus_check {
 	const char *option;
@@ -166,7 +166,8 @@ static bool check_buses(const struct app *app, char *why)
 	return true;
 }
 
-/* Checks an option that names a channel: the channel must be `plain` or a webhook. */
+/* Checks an option that says how notifications or texts are sent. Its value `channel` must be
+ * `plain` or the URL of a webhook. */
 static bool check_channel(const char *option, const char *channel, const char *plain, char *why)
 {
 	const char *problem;

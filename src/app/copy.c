@@ -1,12 +1,12 @@
 /*
- * `quipu copy`: moves the data of a folder with SQLite files to a PostgreSQL database.
+ * `quipu copy` moves the data of a folder with SQLite files to a PostgreSQL database.
  *
- *   state of the folder   of the database     what a run does
- *   no mark               empty               marks the folder "copying", begins
- *   "copying"             nothing yet         begins, under the same id
- *   "copying"             begun               continues after the last batch
- *   "moved"               begun               verifies again, finishes
- *   "moved"               finished            does nothing
+ *   mark of the folder    copy in the database   what a run does
+ *   none                  none, empty tables     marks the folder "copying", begins
+ *   "copying"             none, empty tables     begins, under the same id
+ *   "copying"             begun                  continues after the last batch
+ *   "moved"               begun                  verifies again, finishes
+ *   "moved"               finished               does nothing
  *
  * Every other combination is refused, and a refusal changes nothing. A lock in the database keeps
  * servers and other copies out as long as a copy runs. The folder is marked first. From then on no
@@ -37,8 +37,8 @@
 #define BATCH_ROWS 10000
 #define FILE_END ".db"
 
-/* The files that the modules (module_*.c) open. Any other database file is refused, so a file that
- * is missing in these lists cannot be left behind unnoticed. */
+/* The files that the modules (module_*.c) open. If the folder has any other database file, the copy
+ * is refused, so that no data is left behind unnoticed. */
 static const char *const store_files[] = {"counters.db", "counts.db", "dialogs.db",
 	"entitlements.db", "gateway.db", "notifications.db", "pots.db", NULL};
 static const char *const bus_files[] = {
@@ -56,8 +56,8 @@ struct copy {
 	const char *url;
 	bool json;
 	char why[OPTIONS_WHY_SIZE];
-	bool is_explained;    /* `why` says what to do about the mark of the folder */
-	bool must_start_over; /* another attempt would fail in the same way */
+	bool is_explained;    /* `why` already says what to do about the mark of the folder */
+	bool must_start_over; /* the copy cannot be continued: it would fail in the same way */
 	struct moved moved;
 	struct copy_file files[FILES_MAX];
 	size_t file_count;
@@ -73,7 +73,7 @@ struct copy {
 
 /* ---- arguments --------------------------------------------------------------------------- */
 
-/* Writes the URL without its secrets. */
+/* Writes `url` without its secrets to `shown`. */
 static void show_url(const char *url, char shown[MOVED_TO_SIZE])
 {
 	char *text = NULL;
@@ -195,11 +195,12 @@ static bool take_file(struct copy *copy, const char *name)
 }
 
 /*
- * Each file in the folder has its own Idempotency-Keys, but the database has one table for all of
- * them. The routes of different services have different scopes, but the routes for operators are
- * the same for several services (/operator/erase/{service}), so two files may have the same key for
- * two requests. Only one of these keys is copied. A retry of the other request gets 409, as it
- * would if both requests had been sent to the database.
+ * Leaves out Idempotency-Keys that another file has as well. Each file in the folder has a table of
+ * Idempotency-Keys, but the database has one table for all services. Keys of different services
+ * usually differ in their scopes. But the routes for operators are the same for several services
+ * (/operator/erase/{service}), so two files may have the same key for two requests. Only one of
+ * these keys is copied. A retry of the other request gets 409, as it would if both requests had
+ * been sent to the database.
  */
 static bool share_keys(struct copy *copy)
 {
@@ -525,8 +526,8 @@ static bool verify_tables(struct copy *copy)
 
 /* ---- running ----------------------------------------------------------------------------- */
 
-/* Marks the folder before it opens the database to servers, so that the two are never in use at the
- * same time. */
+/* Marks the folder before opening the database to servers, so that folder and database are never in
+ * use at the same time. */
 static bool finish(struct copy *copy)
 {
 	copy->moved.is_finished = true;

@@ -18,7 +18,8 @@
 #define FLUSH_NS (2 * NS_PER_S)
 #define HURRY_POLL_NS (20 * NS_PER_MS)
 
-/* Waits for a signal until steady time `until_ns` and returns it, or 0 if none arrived. */
+/* Waits for a signal until the monotonic time `until_ns`. Returns the signal, or 0 if none
+ * arrived. */
 static int wait_for_signal(const sigset_t *signals, int64_t until_ns)
 {
 	int64_t left_ns = until_ns - clock_steady_ns(&clock_system);
@@ -33,8 +34,8 @@ static int wait_for_signal(const sigset_t *signals, int64_t until_ns)
 	return received > 0 ? received : 0;
 }
 
-/* Waits until `until_ns`; on SIGHUP reads the files again. Returns true as soon as a signal to stop
- * arrives. */
+/* Returns true as soon as a signal to stop arrives, or false at the monotonic time `until_ns`. On
+ * SIGHUP, reads the files again and keeps waiting. */
 static bool is_told_to_stop(struct app *app, const sigset_t *signals, int64_t until_ns)
 {
 	int received;
@@ -54,7 +55,8 @@ void app_wait_for_stop(struct app *app, const sigset_t *signals)
 		;
 }
 
-/* Keeps serving, but reports not ready, so that load balancers send new requests elsewhere. */
+/* Keeps serving for --drain-delay. Meanwhile /readyz reports that the process is not ready, so that
+ * load balancers send new requests elsewhere. */
 static void stay_open(struct app *app, const sigset_t *signals)
 {
 	int64_t delay_us = app->settings.drain_delay_us;

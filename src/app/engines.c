@@ -1,5 +1,5 @@
-/* The tables of engines. Each create() function calls the constructor of an adapter with the
- * members of a plan. */
+/* The tables of engines. Each create_…() function passes the members of a struct store_plan or
+ * bus_plan to the constructor of an adapter. */
 #include "app/engines.h"
 
 #include "adapters/bus/kafka/kafka_bus.h"

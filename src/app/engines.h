@@ -15,7 +15,7 @@
 struct store_plan {
 	const char *name; /* e.g. "counts-store" */
 	const char *url;
-	/* name of its file in the data folder, if its engine has one */
+	/* the name of the store's file in the data folder, for engines with files */
 	const char *file;
 	const char *const *components; /* components of the schema; ends with NULL */
 };
@@ -23,21 +23,23 @@ struct store_plan {
 struct bus_plan {
 	const char *name; /* e.g. "gateway-bus" */
 	const char *url;
-	const char *file; /* name of its file in the data folder, if its engine has one */
+	/* the name of the bus's file in the data folder, for engines with files */
+	const char *file;
 	const struct bus_channel *channels;
 	size_t channel_count;
-	/* the process is ready without it, because events can wait in an outbox */
+	/* true if the process is ready even while the bus is down, because events can wait in an
+	 * outbox */
 	bool is_optional;
 };
 
 /*
- * `scheme` is the beginning of the engine's URLs or, if it ends with a colon, the whole URL. If
- * `has_file` is true, create() gets the path of the plan's file in the data folder, otherwise NULL.
- * create() never fails, and the caller frees its result.
+ * If `scheme` ends with a colon, it is the engine's only URL; otherwise the URLs begin with it. If
+ * `has_file` is true, `path` is the path of the plan's file in the data folder; otherwise it is
+ * NULL. create() never fails, and the caller frees its result.
  */
 struct store_engine {
 	const char *scheme;
-	bool has_file; /* only one process can use it at a time */
+	bool has_file; /* the store is a file, which only one process can use at a time */
 	struct store *(*create)(const struct store_plan *plan, const char *path);
 };
 

@@ -1,7 +1,7 @@
 /*
- * The files of API keys, of the certificate and of the secrets that sign webhooks. They are read at
- * start and again on SIGHUP. If a file cannot be used, the program does not start; a running server
- * keeps using the file's previous contents.
+ * Reads the files of API keys, of the key for users' tokens, of the certificate and of the secrets
+ * that sign webhooks: at start, and again on SIGHUP. If a file cannot be used, the program does not
+ * start; a running server keeps using the file's previous contents.
  */
 #include <stdlib.h>
 

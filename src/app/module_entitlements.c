@@ -2,8 +2,9 @@
  * The module of entitlements and notifications. Both are in one module because they share a bus: a
  * `local:` bus exists once per process. Each has its own store, and either role can run alone.
  *
- * Notifications do not use lanes: a worker thread and an intake process them. Both are registered
- * as workers, so that the program stops them.
+ * Notifications are created by an intake and sent by a delivery. Both are registered as workers, so
+ * that the program stops them. The lanes of notifications carry only lookups and operators'
+ * actions.
  */
 #include <string.h>
 
@@ -54,7 +55,7 @@ static void add_routes(struct app *app)
 	}
 }
 
-/* ---- stores, bus, channel ---------------------------------------------------------------- */
+/* ---- stores, bus, notifier --------------------------------------------------------------- */
 
 static bool open_entitlements_store(struct app *app, char *why)
 {

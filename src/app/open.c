@@ -1,9 +1,10 @@
 /*
  * Opens the data folder, stores, buses and the cache. Engines of stores and buses are looked up in
- * the tables of engines.h by the scheme of their URL, so this file names none of them.
+ * the tables of engines.h by the scheme of their URL, so this file names no such engine.
  *
- * The data folder is created and locked when the first engine with a file needs it. Everything is
- * registered before it is started, so that app_close() frees it even if its start fails.
+ * The data folder is created and locked when the first engine with a file needs it. Every store,
+ * bus and cache is registered before it is started, so that app_close() frees it even if its start
+ * fails.
  */
 #include <assert.h>
 #include <errno.h>
@@ -49,8 +50,8 @@ bool app_lock_data(struct app *app, char *why)
 	return false;
 }
 
-/* Creates and locks the data folder. Returns the path of a file in it, or NULL with a reason in
- * `why`, such as that the data was moved. The path lives as long as the program. */
+/* Creates and locks the data folder. Returns the path of the file `name` in it, which lives as long
+ * as the program. On failure, or if the data was moved, returns NULL with the reason in `why`. */
 static const char *data_file(struct app *app, const char *name, char *why)
 {
 	char *path = arena_alloc(&app->arena, PATH_MAX);

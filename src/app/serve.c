@@ -1,5 +1,5 @@
 /*
- * The life of `quipu serve`: start, run until a signal, drain, release.
+ * Runs `quipu serve` from start to end: starts it, waits for a signal, drains and frees it.
  *
  * The main thread only starts things, waits for signals and stops things. Modules register their
  * lanes, workers and chores here, so that one place defines the order in which a process stops: the
@@ -228,7 +228,7 @@ static void collect_flow(void *context, struct buffer *page)
 	intakes_collect(app->intakes, app->intake_count, page);
 }
 
-/* A metrics collector (context: the app). */
+/* A metrics collector (context: the app) for the result of the last SIGHUP. */
 static void collect_reload(void *context, struct buffer *page)
 {
 	const struct app *app = context;

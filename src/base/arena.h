@@ -22,10 +22,12 @@ struct arena {
 	size_t held; /* bytes allocated from the system */
 };
 
-/* Allocates nothing yet. The first use allocates `first_size` bytes, which arena_reset() keeps. */
+/* Allocates nothing yet. The first use allocates a chunk of `first_size` bytes, or more if it needs
+ * more. */
 void arena_init(struct arena *arena, size_t first_size);
 
-/* Takes back everything that was handed out, and keeps the first chunk for the next round. */
+/* Takes back everything that was handed out. Keeps the first chunk for reuse, unless it is larger
+ * than `first_size`. */
 void arena_reset(struct arena *arena);
 
 /* Frees everything. The arena may be used again afterwards. */
@@ -47,8 +49,9 @@ void *arena_grow(struct arena *arena, void *old, size_t old_size, size_t size);
 struct slice arena_copy(struct arena *arena, struct slice from);
 
 /*
- * malloc(), calloc() and strdup() for long-lived objects. They abort when memory runs out.
- * qp_calloc() does not touch large blocks, so a sparse table costs only the pages that it uses.
+ * These work like malloc(), calloc() and strdup(), but abort when memory runs out. Use them for
+ * long-lived objects. qp_calloc() does not touch large blocks, so a sparse table costs only the
+ * pages that it uses.
  */
 void *qp_malloc(size_t size);
 void *qp_calloc(size_t count, size_t size);

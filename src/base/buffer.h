@@ -30,7 +30,8 @@ void buffer_int(struct buffer *buffer, int64_t value);
 void buffer_format(struct buffer *buffer, const char *format, ...) QP_PRINTF(2, 3);
 
 /* Appends a number and what it counts: "2 messages sent", "1 message sent". `plural` is the text
- * for several; if `count` is 1, the first word of it that ends with s loses this s. */
+ * after any number other than 1. After 1, its first word that ends with s is written without that
+ * s. */
 void buffer_counted(struct buffer *buffer, int64_t count, struct slice plural);
 
 /* Appends a JSON string with its quotes. `text` must be valid UTF-8. */
@@ -40,8 +41,8 @@ void buffer_json_string(struct buffer *buffer, struct slice text);
 size_t buffer_json_length(struct slice text);
 
 /*
- * Append a member of a JSON object: "name":"value", "name":7 or "name":"2026-01-08T07:10:00Z". They
- * write a comma first, unless the buffer is empty or ends with the opening brace. `name` must not
+ * Append a member of a JSON object: "name":"value", "name":7 or "name":"2026-01-08T07:10:00Z". A
+ * comma comes first, unless the buffer is empty or ends with the opening brace. `name` must not
  * need escapes.
  */
 void buffer_member(struct buffer *buffer, const char *name, struct slice value);
@@ -55,8 +56,8 @@ void buffer_percent(struct buffer *buffer, struct slice text);
 void buffer_base64(struct buffer *buffer, struct slice bytes);
 
 /*
- * Appends a time of RFC 3339 in UTC, without quotes: "2026-01-08T07:10:00Z". A fraction of a second
- * is written with three or six digits, and left out if it is 0.
+ * Appends a time in the format of RFC 3339, in UTC and without quotes: "2026-01-08T07:10:00Z". A
+ * fraction of a second is written with three or six digits, and left out if it is 0.
  */
 void buffer_time(struct buffer *buffer, int64_t time_us);
 

@@ -1,6 +1,6 @@
 /*
  * A clock is passed to whatever needs the time, so that tests can replace it. Wall time is stored
- * and shown; steady time is for deadlines and durations, and never steps back.
+ * and shown. Monotonic time (steady_ns) never steps back and is for deadlines and durations.
  */
 #ifndef QUIPU_BASE_CLOCK_H
 #define QUIPU_BASE_CLOCK_H
@@ -30,8 +30,8 @@ static inline int64_t clock_steady_ns(const struct clock *clock)
 }
 
 /*
- * Returns by how much a test has shifted stored time in this process (QUIPU_TEST_CLOCK_OFFSET), or
- * 0 in release builds. Adapters add it to the clock of their engine.
+ * Returns by how much a test has shifted wall time in this process (QUIPU_TEST_CLOCK_OFFSET), or 0
+ * in release builds. Adapters add this offset to the clock of their engine.
  */
 int64_t clock_test_offset_us(void);
 

@@ -1,13 +1,13 @@
 /*
- * Failpoints are named places where a test build kills or stops itself, so that a crash test hits
- * exactly the moment it wants: QUIPU_FAILPOINTS=commit.before=kill@3,commit.after=stop. `kill`
- * sends SIGKILL to the process itself, `stop` sends SIGSTOP. With @N the signal is sent when the
- * place is passed for the Nth time, otherwise for the first time. In release builds FAILPOINT()
- * compiles to nothing.
+ * Failpoints are named points in the code where a test build kills or stops itself, so that a crash
+ * test hits exactly the moment it wants: QUIPU_FAILPOINTS=commit.before=kill@3,commit.after=stop.
+ * `kill` sends SIGKILL to the process itself, `stop` sends SIGSTOP. With @N the signal is sent when
+ * the point is passed for the Nth time. Without @N it is sent the first time. In release builds
+ * FAILPOINT() compiles to nothing.
  *
- * `off` makes IS_SWITCHED_OFF() true: QUIPU_FAILPOINTS=counters.look=off. With it a test can
- * disable one of two mechanisms that have the same effect, or keep a thread from doing something at
- * once. In release builds IS_SWITCHED_OFF() is always false.
+ * `off` makes IS_SWITCHED_OFF() true: QUIPU_FAILPOINTS=counters.look=off. With `off` a test can
+ * disable one of two mechanisms that have the same effect, or keep a thread from doing its work. In
+ * release builds IS_SWITCHED_OFF() is always false.
  *
  * Thread-safe. An @N that is not a number aborts the process.
  */

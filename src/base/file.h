@@ -8,15 +8,16 @@
 
 #include "base/status.h"
 
-/* Reads up to `size` bytes from the start of a file. Returns their number, or -1 with errno set.
- * The bytes may be a secret, so the function reads without a buffer that would keep a copy of
- * them. */
+/* Reads up to `size` bytes from the start of a file. Returns how many bytes it has read, or -1 with
+ * errno set. The bytes may be a secret, so the function reads without a buffer that would keep a
+ * copy of them. */
 QP_MUST_CHECK ssize_t file_read_start(const char *path, char *bytes, size_t size);
 
 /* Returns whether every user of the machine may write to the file. */
 bool file_is_anyones(const char *path);
 
-/* The printf format of the message about such a file. Both of its arguments are the path. */
+/* The printf format of the message about a file for which file_is_anyones() returns true. Both
+ * arguments are the path. */
 #define FILE_IS_ANYONES "everybody on this machine may write to %s; run chmod o-w %s"
 
 #endif

@@ -131,7 +131,8 @@ static bool is_number(struct slice number, bool *is_integer)
 	return rest.len == 0;
 }
 
-/* If jansson cannot hold the number at `text`, replaces it by a real of the same length. */
+/* If jansson cannot hold the number at `text`, overwrites it with an approximation of the same
+ * length that jansson can hold. */
 static void narrow(char *text, size_t len)
 {
 	struct slice number = slice_make(text, len);
@@ -169,8 +170,8 @@ static void narrow_all(char *text, size_t len)
 	}
 }
 
-/* Leaves out the text that jansson quotes after "near", because it comes from the client and may be
- * anything. */
+/* Writes jansson's error to `why`, without the text that jansson quotes after "near": that text
+ * comes from the client and may be anything. */
 static void explain(const json_error_t *error, char *why)
 {
 	const char *near = strstr(error->text, " near ");

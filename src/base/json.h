@@ -20,16 +20,17 @@
 #define JSON_HUGE 1e308
 
 /*
- * Parses `text`, which must be one object without duplicate keys, NUL, lone surrogates or trailing
- * bytes, nested at most JSON_DEPTH_MAX deep. The caller releases the object with json_decref().
- * Returns NULL on failure and writes the reason to `why`, which has room for JSON_WHY_SIZE bytes.
+ * Parses `text`, which must be one object without duplicate members, NUL, lone surrogates or
+ * trailing bytes, nested at most JSON_DEPTH_MAX deep. The caller releases the object with
+ * json_decref(). Returns NULL on failure and writes the reason to `why`, which has room for
+ * JSON_WHY_SIZE bytes.
  */
 QP_MUST_CHECK json_t *json_parse_object(struct slice text, char *why);
 
 /*
- * The same for an event from a broker, which may have members that this program does not read. Such
- * an event may be nested as deep as jansson allows (2048), may have \u0000 in strings, and may have
- * duplicate members, of which the last counts.
+ * Parses an event from a broker like json_parse_object(), but less strictly, because the event may
+ * have members that this program does not read. It may be nested as deep as jansson allows (2048),
+ * may have \u0000 in strings, and may have duplicate members, of which the last counts.
  */
 QP_MUST_CHECK json_t *json_parse_event(struct slice text, char *why);
 

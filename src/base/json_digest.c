@@ -1,7 +1,7 @@
 /*
- * Every value is added as a letter for its type, its length if it has one, and its contents, so
- * different values never add the same bytes. Canonical JSON (RFC 8785) would also do, but it does
- * not keep integers above 2^53 exact.
+ * For every value, the digest gets a letter for its type, its length if it has one, and its
+ * contents. So different values never add the same bytes. Hashing canonical JSON (RFC 8785) would
+ * also work, but canonical JSON does not keep integers above 2^53 exact.
  */
 #include "base/json_digest.h"
 

@@ -1,4 +1,4 @@
-/* Digests of JSON by its meaning, not by how it was typed. Thread-safe. */
+/* Computes digests of JSON that depend on its meaning, not on how it was typed. Thread-safe. */
 #ifndef QUIPU_BASE_JSON_DIGEST_H
 #define QUIPU_BASE_JSON_DIGEST_H
 

@@ -1,7 +1,7 @@
 /*
- * The log of the program, on standard error: one line per event, plain text or, with --log-format
- * json, a JSON object. Both escape control characters. Each line is a single write(), so the lines
- * of several threads never mix.
+ * The program logs to standard error. Each message is one line: plain text or, with --log-format
+ * json, a JSON object. Both formats escape control characters. Each line is a single write(), so
+ * the lines of several threads never mix.
  */
 #ifndef QUIPU_BASE_LOG_H
 #define QUIPU_BASE_LOG_H
@@ -33,7 +33,8 @@ bool log_enabled(enum log_level level);
  */
 void log_line(enum log_level level, const char *part, const char *format, ...) QP_PRINTF(3, 4);
 
-/* The same, with named values after the message, e.g. the request id. Skips empty values. */
+/* Writes a line like log_line(), with named values after the message, e.g. the request id. Skips
+ * empty values. */
 void log_line_with(enum log_level level, const char *part, const struct log_field *fields,
 	size_t field_count, const char *format, ...) QP_PRINTF(5, 6);
 

@@ -11,7 +11,8 @@
 
 #include "base/buffer.h"
 
-/* A number that grows; with negative steps it is a gauge. Thread-safe. */
+/* A number in the metrics. It usually only grows; if it is set or gets negative steps, it is a
+ * gauge. Thread-safe. */
 struct tally {
 	_Atomic int64_t value;
 };
@@ -31,8 +32,8 @@ static inline int64_t tally_read(const struct tally *counter)
 	return atomic_load_explicit(&counter->value, memory_order_relaxed);
 }
 
-/* How often something was done and how long that took in all: an average costs less than a
- * histogram. Any thread. */
+/* How often something was done and how long it took in total. Dividing the two gives the average.
+ * Keeping them costs less than keeping a histogram. Thread-safe. */
 struct latency {
 	struct tally count;
 	struct tally total_ns;
@@ -69,8 +70,9 @@ void histogram_init(struct histogram *histogram, const struct histogram_shape *s
 void histogram_observe(struct histogram *histogram, int64_t value);
 
 /*
- * Append to a page. The samples of one name must be adjacent, so a collector with several series of
- * a name calls metrics_family() once and then writes each series. `labels` is `a="b",c="d"`, or "".
+ * These functions append to a page. The samples of one name must be adjacent, so a collector with
+ * several series of a name calls metrics_family() once and then writes each series. `labels` is
+ * `a="b",c="d"`, or "".
  */
 void metrics_family(struct buffer *page, const char *name, const char *type, const char *help);
 void metrics_sample(struct buffer *page, const char *name, const char *labels, int64_t value);

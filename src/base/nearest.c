@@ -12,8 +12,8 @@ static bool is_decoration(char c)
 	return c == '_' || c == '-' || c == '[' || c == ']';
 }
 
-/* Writes the letters of `name` in lower case to `out`. Returns how many there are, or 0 if there
- * are too many. */
+/* Writes `name` in lower case and without '_', '-' and brackets to `out`. Returns the length of the
+ * result, or 0 if `name` is too long. */
 static size_t fold(struct slice name, char *out)
 {
 	size_t len = 0;

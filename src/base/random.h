@@ -13,7 +13,7 @@
  * error. */
 void random_bytes(void *out, size_t len);
 
-/* Has no lock, so each thread needs dice of its own. */
+/* A random number generator. It has no lock, so each thread needs dice of its own. */
 struct dice {
 	uint64_t state;
 };

@@ -1,7 +1,8 @@
 /*
- * Every way in which a piece of work can end, for the whole program. Each row has the stable code,
- * the HTTP status, whether retrying the same request can help, and the title that people read.
- * Adapters translate the errors of their libraries into these statuses and return nothing else.
+ * Lists every way in which a piece of work can end, for the whole program. Each row of the table
+ * has the stable code, the HTTP status, whether retrying the same request can help, and the title
+ * that people read. Adapters translate the errors of their libraries into these statuses and return
+ * nothing else.
  *
  * The rows after OUTCOME_UNKNOWN never reach a client: they are signals between modules (see
  * ports/store.h and ports/cache.h).

@@ -1,6 +1,6 @@
 /*
- * Timed waits on condition variables that follow the steady clock (clock_steady_ns()), so that a
- * change of the wall clock neither cuts a wait short nor prolongs it.
+ * Waits for condition variables by the monotonic clock (clock_steady_ns()), so that a change of the
+ * wall clock neither cuts a wait short nor prolongs it.
  */
 #ifndef QUIPU_BASE_STEADY_H
 #define QUIPU_BASE_STEADY_H
@@ -13,20 +13,20 @@
 void steady_cond_init(pthread_cond_t *condition);
 
 /*
- * Releases `lock`, which the caller holds, waits until the condition is signalled or until steady
- * time `until_ns`, and takes the lock again. INT64_MAX waits without a limit. Returns false if the
- * time has come. Otherwise returns true, perhaps after a spurious wake-up, so call it in a loop
- * that checks the condition.
+ * Releases `lock`, which the caller holds, waits until the condition is signalled or until
+ * monotonic time `until_ns`, and takes the lock again. INT64_MAX waits without a limit. Returns
+ * false if that time has come. Otherwise returns true, perhaps after a spurious wake-up, so call it
+ * in a loop that checks the condition.
  */
 bool steady_wait_until(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t until_ns);
 
-/* Returns the steady time `ns` nanoseconds from now, or INT64_MAX if int64 cannot hold that. */
+/* Returns the monotonic time `ns` nanoseconds from now, or INT64_MAX if int64 cannot hold that. */
 int64_t steady_in(int64_t ns);
 
 /*
- * Returns the time until steady time `until_ns` in milliseconds, for functions that take a timeout.
- * It is rounded up, so that the caller does not wake too early; it is 0 if the time has come, and
- * never more than `most_ms`.
+ * Returns how many milliseconds are left until monotonic time `until_ns`, for functions that take a
+ * timeout. The number is rounded up, so that the caller does not wake too early; it is 0 if the
+ * time has come, and never more than `most_ms`.
  */
 int steady_ms_until(int64_t until_ns, int most_ms);
 

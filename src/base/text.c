@@ -69,8 +69,8 @@ struct slice text_cut(struct slice text, size_t max)
 	return slice_make(text.data, max);
 }
 
-/* Returns the character after `character` if count_up() would not find it, because it has more
- * bytes or comes after the surrogates. Otherwise returns NULL. */
+/* count_up() cannot find the next character if that one has more bytes, or if the surrogates lie
+ * between. In these cases, returns the character after `character`. Otherwise returns NULL. */
 static const char *jump_after(struct slice character)
 {
 	static const char *const jumps[][2] = {
@@ -236,8 +236,8 @@ static bool read_date_time(struct slice text, struct tm *tm)
 	       tm->tm_min < 60 && tm->tm_sec >= 0 && tm->tm_sec <= 60;
 }
 
-/* Reads ".123456789" at `*at`, if it is there, and moves `*at` past it. Drops digits beyond
- * microseconds. */
+/* Reads a fraction such as ".123456789" at `*at`, if there is one, and moves `*at` past it. Drops
+ * digits beyond microseconds. Returns false if there is a point without a digit after it. */
 static bool read_fraction(struct slice text, size_t *at, int64_t *us)
 {
 	int64_t unit = 100000;
@@ -253,7 +253,8 @@ static bool read_fraction(struct slice text, size_t *at, int64_t *us)
 	return *at > first;
 }
 
-/* Reads "Z" or "+09:00", which must end the text. */
+/* Reads the end of a time: "Z" or an offset such as "+09:00". Returns false if the text ends in any
+ * other way. */
 static bool read_zone(struct slice text, size_t at, int64_t *offset_s)
 {
 	int hours, minutes;
@@ -270,7 +271,7 @@ static bool read_zone(struct slice text, size_t at, int64_t *offset_s)
 	return hours >= 0 && hours < 24 && minutes >= 0 && minutes < 60;
 }
 
-/* the Unix times of 0000-01-01T00:00:00Z and 9999-12-31T23:59:59Z */
+/* The Unix times of 0000-01-01T00:00:00Z and 9999-12-31T23:59:59Z. */
 #define FIRST_S -62167219200
 #define LAST_S 253402300799
 
@@ -288,7 +289,7 @@ bool text_to_time_us(struct slice text, int64_t *time_us)
 	/* timegm() turns the 31st of a shorter month into a day of the next month */
 	if (date.tm_mday != tm.tm_mday)
 		return false;
-	/* the offset moved the time out of the years that can be written */
+	/* the offset may move the time out of the years 0000 to 9999 */
 	if (seconds < FIRST_S || seconds > LAST_S)
 		return false;
 	*time_us = seconds * 1000000 + fraction_us;

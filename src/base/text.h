@@ -1,7 +1,7 @@
 /*
  * Checks and parses text that enters the program: encoding, numbers, durations, times, parts of
- * URLs. All functions are pure. A parser returns false if the text does not have its format, and
- * then leaves its output untouched.
+ * URLs. All functions are pure. A parser returns false if the text does not have the right format,
+ * and then leaves its output untouched.
  */
 #ifndef QUIPU_BASE_TEXT_H
 #define QUIPU_BASE_TEXT_H

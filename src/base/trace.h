@@ -1,7 +1,7 @@
 /*
- * The traceparent of W3C Trace Context: 00-<32 hex digits>-<16 hex digits>-<2 hex digits>. Values
- * from outside go into logs, stores and messages, so they are checked where they arrive. Pure,
- * except for trace_new().
+ * Checks and creates traceparents of W3C Trace Context: 00-<32 hex digits>-<16 hex digits>-<2 hex
+ * digits>. Values from outside go into logs, stores and messages, so they are checked where they
+ * arrive. Pure, except for trace_new().
  */
 #ifndef QUIPU_BASE_TRACE_H
 #define QUIPU_BASE_TRACE_H

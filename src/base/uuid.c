@@ -6,7 +6,7 @@
 #include "base/digest.h"
 #include "base/random.h"
 
-/* Must never change, because a retried request would then get a different id. */
+/* The namespace must never change, because a retried request would then get a different id. */
 static const unsigned char namespace[16] = {0x5b, 0x1d, 0x0c, 0x6e, 0x8a, 0x42, 0x4f, 0x19, 0x9c,
 	0x3d, 0x71, 0xe6, 0x2f, 0xa0, 0xd4, 0x58};
 
@@ -42,7 +42,8 @@ void uuid_of_name(struct slice name, char out[UUID_SIZE])
 	write_uuid(digest, 5, out);
 }
 
-/* Returns `time_us`, or a later time if that was used before or the clock went back. */
+/* Returns `time_us` if it is later than every time returned before. Otherwise returns the
+ * microsecond after the last returned time. */
 static int64_t next_time_us(int64_t time_us)
 {
 	static _Atomic int64_t last_us;

@@ -9,14 +9,16 @@
 
 #define UUID_SIZE 37 /* 36 characters and a NUL */
 
-/* Version 4: random, from the kernel, so that two processes never draw the same id. */
+/* Writes a UUID of version 4: random, from the kernel, so that two processes never draw the same
+ * id. */
 void uuid_random(char out[UUID_SIZE]);
 
-/* Version 5, in Quipu's own namespace: the same name always has the same UUID. */
+/* Writes a UUID of version 5, in Quipu's own namespace: the same name always has the same UUID. */
 void uuid_of_name(struct slice name, char out[UUID_SIZE]);
 
-/* Version 7: begins with the time, to a quarter of a microsecond, so that later UUIDs sort after
- * earlier ones. */
+/* Writes a UUID of version 7. It begins with `time_us`, or with a slightly later time if this
+ * process has used that microsecond, or a later one, before. So UUIDs of later calls in this
+ * process sort after those of earlier calls. */
 void uuid_of_time(int64_t time_us, char out[UUID_SIZE]);
 
 /* Returns whether the text is a UUID in lower case, as the functions above write it. */

@@ -24,7 +24,7 @@ static int print_key(const struct new_key *key)
 {
 	if (puts(key->line) < 0 || fflush(stdout) != 0)
 		return report_failure(
-			EXIT_FAILURE, "cannot write the line for the key file; no key was created");
+			EXIT_FAILURE, "cannot print the line for the key file; no key was created");
 	fprintf(stderr,
 		"This is the key for the client. It is shown only now: the line for the key file "
 		"contains only its hash.\n%s\n",

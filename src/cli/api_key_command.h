@@ -1,7 +1,8 @@
 /*
  * quipu keys new ID [--scopes LIST] creates an API key. The line for the file of --api-keys is
  * printed to standard output, so that it can be appended to that file. The key itself is stored
- * nowhere; it is printed to standard error. Main thread only.
+ * nowhere; it is printed to standard error. With --json, both are printed to standard output. Main
+ * thread only.
  */
 #ifndef QUIPU_CLI_API_KEY_COMMAND_H
 #define QUIPU_CLI_API_KEY_COMMAND_H
@@ -11,7 +12,8 @@
 /* The command's own flags, for options_read(). */
 extern const char *const keys_flags[];
 
-/* Returns the exit status: 0, 1 if the line cannot be written, or 2 for wrong arguments. */
+/* Returns the exit status: 0 on success, 1 if the line cannot be written, or 2 if the arguments are
+ * wrong. */
 int keys_run(const struct settings *settings, const struct operands *operands);
 
 #endif

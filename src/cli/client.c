@@ -1,9 +1,9 @@
 /*
- * One libcurl handle per client, used for one request after another. Clients that send at the same
- * time do so on a multi handle, which keeps their connections. The server is not trusted: answers
- * are bounded and must be JSON objects, and links to a next page are followed only to a path on the
- * same server. Messages never contain passwords or keys: they use `shown`, the address without
- * them.
+ * Every client has one libcurl handle, which sends one request after another. Clients that send at
+ * the same time use a multi handle, which keeps their connections. The server is not trusted:
+ * answers are bounded and must be JSON objects, and links to a next page are followed only to a
+ * path on the same server. Messages never contain passwords or API keys: they name the server by
+ * `shown`, its address without user and password.
  */
 #include "cli/client.h"
 
@@ -28,9 +28,9 @@ struct client {
 	CURL *easy;
 	char *origin;                    /* http://user:password@host:port */
 	char *shown;                     /* http://host:port */
-	struct curl_slist *headers;      /* for every request, with the key if there is one */
-	struct curl_slist *post_headers; /* of the POST under way, or NULL */
-	CURLcode end;                    /* of the last transfer in a group */
+	struct curl_slist *headers;      /* headers of every request, e.g. the API key */
+	struct curl_slist *post_headers; /* all headers of the current POST, or NULL */
+	CURLcode end;                    /* how the last transfer of client_group_post() ended */
 	const char *ca_file;
 	char detail[CURL_ERROR_SIZE]; /* libcurl's text for the last failure */
 
@@ -81,10 +81,10 @@ static bool find_server(const struct settings *settings, char url[CLIENT_TARGET_
 	return true;
 }
 
-/* ---- finding the key --------------------------------------------------------------------- */
+/* ---- finding the API key ----------------------------------------------------------------- */
 
-/* Copies a key, without trailing white space. Returns false if it has characters that a header or a
- * key must not contain. */
+/* Copies an API key, without trailing white space. Returns false if the key is empty, too long, or
+ * has characters that an API key or a header must not contain. */
 static bool take_key(struct slice text, char key[KEY_MAX])
 {
 	while (text.len > 0 && memchr(" \t\r\n", text.data[text.len - 1], 4))
@@ -100,8 +100,8 @@ static bool take_key(struct slice text, char key[KEY_MAX])
 	return true;
 }
 
-/* Reads the key, or sets `key` to "" if none is configured. If the key cannot be used, returns
- * false and writes the reason, without the key, to `why`. */
+/* Reads the API key into `key`, or sets `key` to "" if no API key is configured. If the API key
+ * cannot be used, returns false and writes the reason, without the API key, to `why`. */
 static bool find_key(const char *file, char key[KEY_MAX], char *why)
 {
 	const char *variable = getenv(KEY_VARIABLE);
@@ -201,7 +201,7 @@ static CURL *make_handle(struct client *client)
 	return easy;
 }
 
-/* Returns the header with `key`, or NULL if the key is "". */
+/* Returns the header that sends the API key `key`, or NULL if `key` is "". */
 static struct curl_slist *make_headers(const char *key)
 {
 	char line[KEY_MAX + 32];
@@ -457,7 +457,8 @@ static bool prepare(
 	return true;
 }
 
-/* Reads the answer of a request that has ended with `code`. */
+/* Reads the answer of a request that has ended with `code`. On failure returns false and writes the
+ * reason to `why`. */
 static bool finish(struct client *client, CURLcode code, struct client_answer *answer, char *why)
 {
 	curl_easy_setopt(client->easy, CURLOPT_HTTPHEADER, NULL);
@@ -506,7 +507,7 @@ bool client_post(struct client *client, const char *target, struct slice body,
 	       finish(client, curl_easy_perform(client->easy), answer, why);
 }
 
-/* ---- several at once --------------------------------------------------------------------- */
+/* ---- several requests at once ------------------------------------------------------------ */
 
 struct client_group {
 	CURLM *multi;
@@ -528,7 +529,7 @@ void client_group_free(struct client_group *group)
 	free(group);
 }
 
-/* Waits until every transfer has ended. */
+/* Runs all transfers of the group until every one has ended. */
 static void run_transfers(struct client_group *group)
 {
 	int running;
@@ -542,7 +543,7 @@ static void run_transfers(struct client_group *group)
 	} while (running > 0);
 }
 
-/* Keeps with every client how its transfer ended. */
+/* Records in each client how its transfer ended. */
 static void note_ends(struct client_group *group)
 {
 	CURLMsg *message;

@@ -39,10 +39,11 @@ struct client_answer {
 QP_MUST_CHECK struct client *client_open(const struct settings *settings, char *why);
 void client_close(struct client *client);
 
-/* From now on, accepts every certificate and sends no key. For requests that need no secrecy. */
+/* From now on, the client accepts every certificate and sends no API key. Use this only for
+ * requests that need no secrecy. */
 void client_trust_anyone(struct client *client);
 
-/* From now on, sends this line with every request, e.g. "X-User-Id: alice". */
+/* From now on, the client sends this header with every request, e.g. "X-User-Id: alice". */
 void client_add_header(struct client *client, const char *line);
 
 /* Returns the server's address for messages, without user and password. */
@@ -56,11 +57,12 @@ const char *client_server(const struct client *client);
 QP_MUST_CHECK bool client_get(
 	struct client *client, const char *target, struct client_answer *answer, char *why);
 
-/* Sends a POST with a JSON body, which may be empty, and a fresh Idempotency-Key. */
+/* Sends a POST with a JSON body, which may be empty, and a fresh Idempotency-Key. Otherwise like
+ * client_get(). */
 QP_MUST_CHECK bool client_post(struct client *client, const char *target, struct slice body,
 	struct client_answer *answer, char *why);
 
-/* A POST of one of several clients. `target` and `body` are those of client_post(). */
+/* A POST for client_group_post(). `target` and `body` are as in client_post(). */
 struct client_post {
 	struct client *client;
 	const char *target;
@@ -68,24 +70,26 @@ struct client_post {
 	struct client_answer answer; /* set by client_group_post() */
 };
 
-/* Keeps the connections of clients that send at the same time. Close the clients first. */
+/* Creates a group, which keeps the connections of clients that send at the same time. The clients
+ * must be closed before the group is freed. */
 struct client_group *client_group_new(void);
 void client_group_free(struct client_group *group);
 
 /*
  * Sends all posts at once, each from a client of its own, and waits for all answers. Returns true
- * if each is a JSON object, whatever its status; the caller releases the answers. On failure
- * returns false, writes a reason to `why` (CLIENT_WHY_SIZE bytes) and leaves no answer to release.
+ * if every answer is a JSON object, whatever its status; the caller releases the answers. On
+ * failure returns false, writes a reason to `why` (CLIENT_WHY_SIZE bytes) and releases all answers
+ * itself.
  */
 QP_MUST_CHECK bool client_group_post(
 	struct client_group *group, struct client_post *posts, size_t count, char *why);
 
-/* Explains in a sentence why an answer is not a success: which key is needed, the first invalid
- * field, the detail, or at least the HTTP status. */
+/* Writes to `why` why an answer is not a success: which API key is needed, the first invalid field,
+ * the answer's detail, or at least the HTTP status. */
 void client_read_problem(
 	const struct client *client, const struct client_answer *answer, char why[CLIENT_WHY_SIZE]);
 
-/* Returns the value of a string field, or {NULL, 0} if it is absent or not a string. */
+/* Returns the string in the member `name`, or {NULL, 0} if it is absent or not a string. */
 struct slice client_text(const json_t *object, const char *name);
 
 void client_answer_release(struct client_answer *answer);

@@ -39,7 +39,8 @@ static enum line_form split(struct slice line, struct slice *name, struct slice 
 	return name->len > 0 ? LINE_SETTING : LINE_WRONG;
 }
 
-/* Reads a line without its end. Returns its length, or CONFIG_LINE_MAX + 1 if it is longer. */
+/* Reads a line without its line break. Returns the line's length, or CONFIG_LINE_MAX + 1 if the
+ * line is longer than CONFIG_LINE_MAX. */
 static size_t read_line(FILE *file, char *out)
 {
 	size_t len = 0;
@@ -64,7 +65,8 @@ static struct slice without_mark(struct slice line)
 	return slice_make(line.data + 3, line.len - 3);
 }
 
-/* Returns 0, the number of the first invalid line, or -1 if `take` refused a line. */
+/* Calls `take` for each setting. Returns the number of the first invalid line, -1 if `take` refused
+ * a line, or 0 if neither happened. */
 static int read_lines(FILE *file, bool (*take)(void *context, struct slice name, struct slice text),
 	void *context)
 {

@@ -45,15 +45,15 @@ struct verb {
 	const char *usage;
 	size_t words_least;
 	size_t words_most;
-	const char *flags;    /* which of the command's own flags it takes, separated by spaces */
-	const char *required; /* the flag that it requires, or NULL */
+	const char *flags;    /* those of dlq_flags that the verb accepts, separated by spaces */
+	const char *required; /* the flag that the verb requires, or NULL */
 	int (*run)(struct call *call);
 };
 
 /* ---- output ------------------------------------------------------------------------------ */
 
-/* Prints JSON. JSON allows control characters that a terminal might obey; if there are any, escapes
- * everything except ASCII. */
+/* Prints JSON. JSON allows control characters that a terminal might obey; if `value` has any,
+ * escapes all characters that are not ASCII. */
 static void print_json(const json_t *value)
 {
 	char *text = json_dumps(value, JSON_COMPACT);
@@ -116,7 +116,8 @@ static bool read_name(const char *word, struct letter_name *name)
 	return false;
 }
 
-/* Parses every word as a name. Returns NULL after reporting the first word that is not one. */
+/* Parses every word as the name of a letter (KIND/ID). Returns NULL after reporting the first word
+ * that is not such a name. */
 static struct letter_name *read_names(struct call *call)
 {
 	struct letter_name *names = arena_array(&call->arena, struct letter_name, call->word_count);
@@ -203,7 +204,7 @@ static void add_letter(struct list *list, const char *kind, const json_t *letter
 	table_add(&list->table, cells);
 }
 
-/* Adds a page to the table. Returns true if the next page is needed as well. */
+/* Adds a page of letters to the table. Returns true if the next page is needed as well. */
 static bool add_page(struct list *list, const char *kind, const struct client_answer *answer)
 {
 	const json_t *letters = json_object_get(answer->json, "letters");
@@ -217,7 +218,8 @@ static bool add_page(struct list *list, const char *kind, const struct client_an
 	return count > 0 && list->table.count < list->rows_max && answer->next[0];
 }
 
-/* Fetches a page and adds it. Sets `target` to the next page, or to "" after the last page. */
+/* Fetches a page of letters and adds it to the list. Sets `target` to the next page, or to "" after
+ * the last page. */
 static bool list_page(struct call *call, struct list *list, const char *kind,
 	char target[CLIENT_TARGET_SIZE], char *why)
 {
@@ -271,7 +273,7 @@ static void print_list(const struct list *list, int64_t limit)
 			(long long)limit);
 }
 
-/* Fetches one extra dead letter, to find out whether there are more than it prints. */
+/* Fetches one dead letter more than it prints, to find out whether there are more. */
 static int dlq_list(struct call *call)
 {
 	const char *text = operands_flag(call->operands, "limit");
@@ -329,8 +331,8 @@ static void print_settled(struct call *call, const char *name, const char *done)
 }
 
 /*
- * Posts `action` for every letter. Continues if a letter fails, but not if the server no longer
- * answers.
+ * Posts `action` for every letter. Continues if the server refuses a letter, but not if the server
+ * no longer answers. Returns the exit status, which is a failure if any letter failed.
  */
 static int settle_letters(
 	struct call *call, const char *action, struct slice body, const char *done)
@@ -414,8 +416,8 @@ static bool replay_page(struct call *call, struct replay *replay, char target[CL
 	return good;
 }
 
-/* Tries each letter once: every page begins after the last id, so refused letters do not come
- * again. */
+/* Replays all letters of one kind. Tries each letter once: every page begins after the last id of
+ * the previous page, so refused letters do not come again. Returns the exit status. */
 static int replay_all(struct call *call)
 {
 	struct replay replay = {0};

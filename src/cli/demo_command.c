@@ -23,9 +23,9 @@
 #include "cli/report.h"
 
 #define DEFAULT_SECONDS 60
-#define SECONDS_MAX 3600 /* what is played fills the folder */
+#define SECONDS_MAX 3600 /* limited because the traffic fills the folder */
 #define ROUND_NS (100 * NS_PER_MS)
-#define END_NS NS_PER_S /* its connections end a moment before the server does */
+#define END_NS NS_PER_S /* how long a server that is ending may live after its connections end */
 #define START_POLL_NS (20 * NS_PER_MS)
 #define TEXT_MAX 4096
 #define LISTENING "quipu listening on "
@@ -34,8 +34,8 @@ const char *const demo_flags[] = {"seconds", NULL};
 
 struct demo {
 	char folder[256];
-	char output[300]; /* files in the folder: the server's output, and its log */
-	char log[300];
+	char output[300]; /* the path of the file with the server's output */
+	char log[300];    /* the path of the server's log */
 	char address[128];
 	sigset_t signals; /* the signals that end the demo */
 	pid_t server;
@@ -86,7 +86,7 @@ static void remove_folder(const struct demo *demo)
 		report_failure(0, "%s could not be removed", demo->folder);
 }
 
-/* Reads the end of a file that may not exist. */
+/* Reads the end of a file into `text`. If the file does not exist, sets `text` to "". */
 static void read_end(const char *path, char text[TEXT_MAX])
 {
 	FILE *file = fopen(path, "r");
@@ -132,7 +132,7 @@ static void open_as(int descriptor, const char *path)
 		_exit(EXIT_FAILURE);
 }
 
-/* In the child: becomes the server. */
+/* Runs in the child process and turns it into the server. Does not return. */
 static void become_server(const struct demo *demo, const char *listen, pid_t parent)
 {
 	char data[300];
@@ -152,8 +152,8 @@ static void become_server(const struct demo *demo, const char *listen, pid_t par
 	_exit(EXIT_FAILURE);
 }
 
-/* Copies the address from the server's first line. Returns false if the server has not printed it
- * yet. */
+/* Copies the address from the first line that the server prints. Returns false if the server has
+ * not printed it yet. */
 static bool find_address(struct demo *demo)
 {
 	char text[TEXT_MAX];
@@ -207,7 +207,7 @@ static int report_server(const struct demo *demo, const char *what)
 	return report_failure(EXIT_FAILURE, "%s; its log is above", what);
 }
 
-/* ---- the play ---------------------------------------------------------------------------- */
+/* ---- the traffic ------------------------------------------------------------------------- */
 
 static void welcome(const struct demo *demo)
 {
@@ -233,8 +233,8 @@ static int64_t now_ns(void)
 	return clock_steady_ns(&clock_system);
 }
 
-/* Plays rounds until the time is over or a signal arrives. On failure returns false with the reason
- * in traffic->why. */
+/* Plays traffic until the time is over or a signal arrives, and sets `*end` to what ended it. On
+ * failure returns false with the reason in traffic->why. */
 static bool play_rounds(
 	const struct demo *demo, struct demo_traffic *traffic, int64_t seconds, enum pause_end *end)
 {
@@ -264,7 +264,7 @@ static int finish(const struct demo *demo, const struct demo_traffic *traffic, e
 					: EXIT_SUCCESS;
 }
 
-/* Reports why the traffic broke off: the server has ended, or it answers as it should not. */
+/* Reports why the traffic stopped: the server has ended, or a request failed. */
 static int report_break(const struct demo *demo, const struct demo_traffic *traffic)
 {
 	if (wait_for_signal(demo, END_NS) == PAUSE_SERVER_GONE)

@@ -12,8 +12,8 @@
 /* The command's own flags, for options_read(). */
 extern const char *const demo_flags[];
 
-/* Returns the exit status: 0, 1 if the server did not start or ended by itself, or 2 for wrong
- * arguments. */
+/* Returns the exit status: 0 if the user ended the demo, 1 if the server or a request failed or no
+ * folder could be created, or 2 if the arguments are wrong. */
 int demo_run(const struct settings *settings, const struct operands *operands);
 
 #endif

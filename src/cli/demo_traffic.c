@@ -1,6 +1,6 @@
 /*
- * Each service has a function that plans its requests of a round. All of them are then sent at
- * once, each by a visitor with a connection of its own.
+ * Each service has a function that plans the service's requests of a round. All planned requests
+ * are then sent at once, each by a visitor with a connection of its own.
  */
 #include "cli/demo_traffic.h"
 
@@ -12,7 +12,7 @@
 
 #include "base/arena.h"
 
-#define VISITORS 96 /* as many requests as the largest round has */
+#define VISITORS 96 /* one for each request of the largest round */
 #define BODY_SIZE 256
 #define USERS 30
 #define FIRST_USER 101
@@ -25,7 +25,7 @@ static const char *const people[DEMO_PEOPLE] = {
 struct demo_visitor {
 	struct client *client;
 	char body[BODY_SIZE];
-	/* Keeps what later rounds need of the answer; NULL if they need nothing. */
+	/* Stores what later rounds need from the answer; NULL if they need nothing. */
 	void (*learn)(struct demo_traffic *traffic, int subject, const json_t *json);
 	int subject;
 };
@@ -54,7 +54,7 @@ static struct demo_visitor *plan(
 	return visitor;
 }
 
-/* Returns the place in `people` of the visitor who sends the next planned request. */
+/* Returns the index in `people` of the person whose visitor sends the next planned request. */
 static int next_person(const struct demo_traffic *traffic)
 {
 	return (int)(traffic->post_count % DEMO_PEOPLE);
@@ -86,7 +86,7 @@ static bool take_answer(struct demo_traffic *traffic, size_t at)
 	return true;
 }
 
-/* Sends what is planned, all at once. */
+/* Sends all planned requests at once. On failure returns false with the reason in traffic->why. */
 static bool send_planned(struct demo_traffic *traffic)
 {
 	size_t count = traffic->post_count;
@@ -210,7 +210,7 @@ static void learn_message(struct demo_traffic *traffic, int subject, const json_
 		(int)id.len, id.data);
 }
 
-/* Everybody writes to the next of the people. */
+/* Everybody writes to the person who is next in `people`. */
 static void write_messages(struct demo_traffic *traffic)
 {
 	for (int i = wave(traffic, 100, 8); i > 0; i--) {
@@ -248,7 +248,8 @@ static void count_visits(struct demo_traffic *traffic)
 		plan(traffic, targets[i % 3], "%s", "");
 }
 
-/* After SEATS calls the concert is sold out, and the bound refuses every further call. */
+/* After SEATS requests the concert is sold out: the count has reached its lower bound, and the
+ * server refuses every further request. */
 static void sell_seats(struct demo_traffic *traffic)
 {
 	for (int i = 0; i < 2 && traffic->round % 4 == 0; i++)
@@ -263,7 +264,7 @@ static void send_texts(struct demo_traffic *traffic)
 			traffic->texts % 1000 * 7919 % 1000000);
 }
 
-/* Draws as many coins as it adds, so that no pot overflows and none is empty. */
+/* Removes as many coins as it adds, so that no pot overflows or becomes empty. */
 static void move_coins(struct demo_traffic *traffic)
 {
 	for (int i = wave(traffic, 50, 3); i > 0; i--) {

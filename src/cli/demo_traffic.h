@@ -1,7 +1,7 @@
 /*
- * The traffic of quipu demo: in each round, a few dozen requests to all services arrive at the same
- * moment, each on a connection of its own, so that the server has something to combine. How many
- * there are rises and falls. Some are refused by a limit. Main thread.
+ * Plays the traffic of quipu demo. In each round, a few dozen requests to all services arrive at
+ * the same moment, each on a connection of its own, so that the server has something to combine.
+ * The number of requests rises and falls, and limits refuse some of them. Main thread only.
  */
 #ifndef QUIPU_CLI_DEMO_TRAFFIC_H
 #define QUIPU_CLI_DEMO_TRAFFIC_H
@@ -14,15 +14,15 @@
 struct demo_traffic {
 	struct client_group *group;
 	struct demo_visitor *visitors;
-	struct client_post *posts; /* of this round, each from the visitor at the same place */
+	struct client_post *posts; /* the requests of this round; visitors[i] sends posts[i] */
 	size_t post_count;
 	int round;
-	int texts; /* planned so far */
+	int texts; /* how many texts and purchases were planned so far */
 	int purchases;
 	int pot_ids[DEMO_POTS];
-	char message_ids[DEMO_PEOPLE][64]; /* the last one that each person wrote; "" without one */
-	int answered;                      /* with 2xx */
-	int refused;                       /* with 409 or 429, by limits and bounds */
+	char message_ids[DEMO_PEOPLE][64]; /* the id of the last message that each person sent */
+	int answered;                      /* how many requests were answered with 2xx */
+	int refused;                       /* how many got 409 or 429 from limits and bounds */
 	char why[CLIENT_WHY_SIZE];
 };
 

@@ -25,12 +25,12 @@ struct erase_call {
 	struct arena arena;
 	const char *user_id;
 	bool dry_run;
-	bool json; /* print an object per service */
+	bool json; /* print one JSON object per service */
 };
 
 /* How many rows were changed, or would be changed, in each place of one service. */
 struct erase_sums {
-	struct slice names[PLACES_MAX]; /* in the call's arena */
+	struct slice names[PLACES_MAX]; /* the names of the places, in memory of the call's arena */
 	long long rows[PLACES_MAX];
 	size_t count;
 	bool has_more;

@@ -12,7 +12,8 @@
 /* The command's own flags, for options_read(). */
 extern const char *const erase_flags[];
 
-/* Returns the exit status: 0, 1 if something was not done, or 2 for wrong arguments. */
+/* Returns the exit status: 0 on success, 1 if something was not done, or 2 if the arguments are
+ * wrong. */
 int erase_run(const struct settings *settings, const struct operands *operands);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * The arguments of a command: options, the command's own flags, and words. A flag is looked up
- * first among those that every command has (--config), then among the command's own, then in the
- * option table. Values are only collected here: flags override all other sources, so settings.c
- * applies them last.
+ * Reads the arguments of a command: options, the command's own flags, and words. A flag is looked
+ * up first among the flags that every command has (--config), then among the command's own flags,
+ * then in the option table. This file only collects the values of options: flags override all other
+ * sources, so settings.c applies them last.
  */
 #include "cli/flags.h"
 
@@ -12,9 +12,9 @@
 #include "cli/guess.h"
 #include "cli/secrets.h"
 
-#define SHOWN_MAX 100 /* how much of an unknown name is shown */
+#define SHOWN_MAX 100 /* how many bytes of an unknown flag's name the error message shows */
 
-/* Returns the name without OWN_SWITCH. */
+/* Returns the flag's name without the prefix OWN_SWITCH, which marks flags without a value. */
 static const char *flag_name(const char *flag)
 {
 	return *flag == OWN_SWITCH[0] ? flag + 1 : flag;
@@ -36,8 +36,8 @@ static const char *const specials[] = {"print-config", "check-config", "config",
 
 #define SPECIAL_COUNT (sizeof(specials) / sizeof(specials[0]))
 
-/* Guesses which flag was meant: one of the command's own, one that every command has, or an
- * option. */
+/* Guesses which flag the user meant: one of the command's own flags, a flag that every command has,
+ * or an option. */
 static const char *guess_flag(const struct operands *operands, struct slice name)
 {
 	const char *names[OWN_FLAGS_MAX + SPECIAL_COUNT + OPTIONS_MAX + 1] = {NULL};
@@ -52,7 +52,9 @@ static const char *guess_flag(const struct operands *operands, struct slice name
 	return guess_name(name, names, "--");
 }
 
-/* Handles flags that are not options: they choose what to do, not how. */
+/* Reads a flag that every command has and that is not an option: it chooses what to do, not how.
+ * Sets `used_text` to true if `text` was the flag's value. Returns false if `name` is no such
+ * flag. */
 static bool take_special(struct flags *flags, struct slice name, const char *text, bool *used_text)
 {
 	*used_text = false;
@@ -71,7 +73,8 @@ static bool take_special(struct flags *flags, struct slice name, const char *tex
 	return true;
 }
 
-/* Reads an argument that is not a flag. Returns how many arguments it used, or 0 on failure. */
+/* Reads an argument that does not begin with "--". Returns how many arguments were read: 1, or 0 on
+ * failure. */
 static int take_word(struct flags *flags, const char *word, char *why)
 {
 	if (flags->operands && word[0] != '-') {
@@ -83,7 +86,8 @@ static int take_word(struct flags *flags, const char *word, char *why)
 	return 0;
 }
 
-/* Returns where to store the value of a flag, or NULL if there is no such flag. */
+/* Returns where to store the value of a flag, or NULL if there is no such flag. Sets `needs_value`
+ * to false if the flag may stand without a value. */
 static const char **find_flag(struct flags *flags, struct slice name, bool *needs_value)
 {
 	const char **own = find_own(flags->operands, name);
@@ -98,7 +102,7 @@ static const char **find_flag(struct flags *flags, struct slice name, bool *need
 	return index < options_count() ? &flags->given[index] : NULL;
 }
 
-/* Reads a flag or word. Returns how many arguments it used, or 0 on failure. */
+/* Reads a flag with its value, or a word. Returns how many arguments were read, or 0 on failure. */
 static int take_argument(struct flags *flags, int count, char *const *arguments, char *why)
 {
 	struct slice rest = slice_of(arguments[0]);

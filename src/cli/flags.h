@@ -5,10 +5,10 @@
 #include "cli/option_table.h"
 
 struct flags {
-	struct settings *settings;      /* receives print_config and check_config */
+	struct settings *settings;      /* receives print_config, check_config, json */
 	struct operands *operands;      /* NULL if the command takes no operands */
 	const char *file;               /* the value of --config */
-	const char *given[OPTIONS_MAX]; /* the text given for each option, or NULL */
+	const char *given[OPTIONS_MAX]; /* each option's value in the arguments, or NULL */
 };
 
 /* Fills `flags` and its operands from `count` arguments. On failure returns false and writes the

@@ -5,8 +5,8 @@
 #include "base/slice.h"
 
 /*
- * Returns "; did you mean …?" in a static buffer or, if none of `names` (up to a NULL) resembles
- * `word`, "; see quipu help". `prefix` is written before the name.
+ * Returns "; did you mean …?" in a static buffer or, if none of `names` resembles `word`, "; see
+ * quipu help". `names` ends with NULL. `prefix` is written before the guessed name.
  */
 const char *guess_name(struct slice word, const char *const *names, const char *prefix);
 

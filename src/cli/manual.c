@@ -1,7 +1,7 @@
 /*
- * There is one list of commands and one of special flags; each page prints them and the option
- * table in its own format. Help texts are fragments in lower case without a full stop, so that
- * every page can put them into its own sentence or cell.
+ * There is one list of commands and one of special flags; each page prints both lists and the
+ * option table in its own format. Help texts are fragments in lower case without a full stop, so
+ * that every page can put them into its own sentence or cell.
  */
 #include "cli/manual.h"
 
@@ -13,7 +13,8 @@
 #include "cli/option_groups.h"
 #include "cli/report.h"
 
-/* When the man page's text in this file last changed. Options and commands are generated. */
+/* The date of the last change to the man page's text in this file. A change of the options or
+ * commands, from which the rest is generated, does not count. */
 #define MAN_DATE "2026-11-16"
 
 #define COMMAND_WIDTH 54
@@ -117,7 +118,7 @@ static void write_usage(char *out, size_t size, const struct usage *usage)
 		usage->verb, *usage->arguments ? " " : "", usage->arguments);
 }
 
-/* ---- for a terminal ---------------------------------------------------------------------- */
+/* ---- help for the terminal --------------------------------------------------------------- */
 
 static void help_commands(FILE *out, bool with_server)
 {
@@ -166,7 +167,7 @@ static void help_own_flags(FILE *out, const char *command)
 	}
 }
 
-/* Commands that call a server use only the last group of options, and servers all others. */
+/* Commands that call a server use only the last group of options. Servers use all other groups. */
 static void help_options_of(FILE *out, enum shown_options shown)
 {
 	size_t i = shown == SHOW_CLIENT ? OPTION_GROUPS - 1 : 0;
@@ -237,7 +238,7 @@ const char *manual_meant_verb(const char *command, const char *word)
 
 /* ---- the man page ------------------------------------------------------------------------ */
 
-/* Escapes text so that roff does not see requests or escapes in it. */
+/* Escapes text so that roff prints it and does not take parts of it for roff commands. */
 static void man_text(FILE *out, const char *text)
 {
 	if (*text == '.' || *text == '\'')
@@ -535,7 +536,7 @@ static void write_configuration(FILE *out)
 		configuration_group(out, i);
 }
 
-/* ---- which page -------------------------------------------------------------------------- */
+/* ---- choosing the page ------------------------------------------------------------------- */
 
 int manual_run(const struct settings *settings, const struct operands *operands)
 {

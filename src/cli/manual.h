@@ -14,18 +14,20 @@
 
 #include "cli/options.h"
 
-/* Prints the help of one command. Returns the exit status: 0, or 2 if there is no such command. */
+/* Prints the help of one command. Returns the exit status: 0 on success, or 2 if there is no such
+ * command. */
 int manual_help(const char *command);
 
 /* Returns "; did you mean …?" in a static buffer or, if no command resembles `word`, "; see quipu
  * help". */
 const char *manual_guess(const char *word);
 
-/* If the command needs a verb, such as `dlq list`, and `word` is not a verb but resembles one,
- * returns that verb; otherwise NULL. */
+/* Some commands need a verb, such as `dlq list`. If `command` does, and `word` is none of its verbs
+ * but resembles one, returns that verb. Otherwise returns NULL. */
 const char *manual_meant_verb(const char *command, const char *word);
 
-/* Prints a page of the manual. Returns the exit status: 0, or 2 if there is no such page. */
+/* Prints a page of the manual. Returns the exit status: 0 on success, or 2 if there is no such
+ * page. */
 int manual_run(const struct settings *settings, const struct operands *operands);
 
 #endif

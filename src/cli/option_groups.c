@@ -6,7 +6,8 @@
 
 #define OTHERS 5
 
-/* A name that ends with - stands for all names that begin with it. */
+/* The groups with the names of their options. A name that ends with "-" stands for all names that
+ * begin with it. */
 static const struct {
 	const char *title;
 	const char *names; /* separated by spaces */

@@ -10,12 +10,12 @@
 /* Returns the heading of a group. `group` must be below OPTION_GROUPS. */
 const char *option_group_title(size_t group);
 
-/* Returns true if the option is in the group. Each option is in exactly one group: the one that
- * lists its name or, if none does, the second to last. */
+/* Returns true if the option is in the group. Each option is in exactly one group: the group that
+ * lists its name or, if no group lists it, the second to last group. */
 bool option_is_in_group(const char *name, size_t group);
 
-/* Returns true if the option is among `names`, which are separated by spaces. A name that ends with
- * - stands for all names that begin with it. */
+/* Returns true if the option is among `names`, which are separated by spaces. A name in this list
+ * that ends with "-" stands for all names that begin with it. */
 bool option_is_listed(const char *name, const char *names);
 
 #endif

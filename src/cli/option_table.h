@@ -14,18 +14,18 @@ enum option_type { TYPE_TEXT, TYPE_URL, TYPE_INT, TYPE_DURATION, TYPE_FLAG };
 struct option {
 	const char *name;
 	enum option_type type;
-	size_t offset;        /* the offset of its member in struct settings */
+	size_t offset;        /* the offset of the option's member in struct settings */
 	const char *standard; /* the default; "" if there is no default */
-	int64_t least;        /* for numbers and durations (us) */
+	int64_t least;        /* the range, for numbers and durations (in us) */
 	int64_t most;
-	const char *value_name; /* the placeholder in the help */
+	const char *value_name; /* the placeholder for the value in the help; NULL for TYPE_FLAG */
 	const char *help;
 };
 
 /* Returns a row of the table. `index` must be below options_count(). */
 const struct option *option_at(size_t index);
 
-/* Returns the index of the option with this name, or options_count() if there is none. */
+/* Returns the index of the option with this name, or options_count() if no option has it. */
 size_t option_find(struct slice name);
 
 /* Returns "; did you mean …?" in a static buffer or, if no option resembles `name`, "; see quipu

@@ -1,6 +1,6 @@
 /*
  * The table of options, with their help texts. Every option is one row, which defines the flag, the
- * environment variable, the line in the file, the documentation and the place in the settings.
+ * environment variable, the line in the file, the documentation and the member of struct settings.
  * flags.c reads the command line, and settings.c combines all sources.
  */
 #include "cli/options.h"

@@ -1,6 +1,7 @@
 /*
- * The configuration. One table of options drives the flags, the environment variables, the file,
- * --help, --print-config and the documents. Precedence: flag > environment > file > default.
+ * The configuration. One table of options drives the flags, the environment variables, the
+ * configuration file, --help, --print-config and the documents. A flag overrides the environment,
+ * the environment overrides the file, and the file overrides the default.
  */
 #ifndef QUIPU_CLI_OPTIONS_H
 #define QUIPU_CLI_OPTIONS_H
@@ -85,7 +86,7 @@ struct settings {
 
 	bool print_config;
 	bool check_config;
-	bool json; /* print the settings, or the result of the check, as JSON */
+	bool json; /* print the settings, or the result of the check or command, as JSON */
 };
 
 #define EXIT_USAGE 2 /* the exit status for wrong arguments */
@@ -94,12 +95,13 @@ struct settings {
 #define OWN_SWITCH "!"
 
 /*
- * The arguments of a command besides the options: words, such as ids, and its own flags, such as
- * --why. These flags cannot be set in the environment or in the file.
+ * The arguments of a command besides the options: words, such as ids, and the command's own flags,
+ * such as --why. These flags cannot be set in the environment or in the configuration file.
  */
 struct operands {
-	const char *const *flags;          /* the names of its own flags, up to a NULL; a name
-					    * that begins with OWN_SWITCH takes no value */
+	const char *const *flags;          /* the names of the command's own flags, ending with
+					    * NULL; a flag whose name begins with OWN_SWITCH
+					    * takes no value */
 	const char *values[OWN_FLAGS_MAX]; /* the value of each flag; NULL if it was not given */
 	const char **words;                /* room for one word per argument */
 	size_t word_count;
@@ -107,31 +109,32 @@ struct operands {
 
 /*
  * Fills `settings` from the `count` arguments after the command, the environment, the file that
- * --config names, and the defaults. `operands` names the command's own flags and has room for its
- * words; both are filled in. It is NULL if the command takes only options. If an argument is
- * invalid, returns false with the reason in `why` (OPTIONS_WHY_SIZE bytes). Strings stay valid for
- * the life of the program. Main thread only; called once.
+ * --config names, and the defaults. The caller sets the flags of `operands` and provides the array
+ * of its words; this function fills in the values and the words. `operands` is NULL if the command
+ * takes only options. If an argument or a value is invalid, returns false with the reason in `why`
+ * (OPTIONS_WHY_SIZE bytes). Strings stay valid for the life of the program. Main thread only;
+ * called once.
  */
 QP_MUST_CHECK bool options_read(struct settings *settings, struct operands *operands, int count,
 	char *const *arguments, char *why);
 
-/* Returns the value of one of the command's own flags, or NULL if it was not given. */
+/* Returns the value of one of the command's own flags, or NULL if the flag was not given. */
 const char *operands_flag(const struct operands *operands, const char *name);
 
-/* Prints one line per option: its value, with passwords hidden, and where it comes from. */
+/* Prints one line per option: its value, with secrets hidden, and where the value comes from. */
 void options_print(FILE *out);
 
-/* The same, with a JSON object per line. */
+/* Like options_print(), but prints a JSON object per line. */
 void options_print_json(FILE *out);
 
-/* Prints the options that differ from their defaults, on one line, with passwords hidden. */
+/* Prints the options that differ from their defaults, on one line, with secrets hidden. */
 void options_print_changed(FILE *out);
 
-/* Prints the help for the options of a group (cli/option_groups.h), below its heading. */
+/* Prints the heading of a group (cli/option_groups.h) and the help for the group's options. */
 void options_help(FILE *out, size_t group);
 
-/* Prints the help for some options: names separated by spaces, in which a name that ends with -
- * stands for all names that begin with it. */
+/* Prints the help for the options in `names`, which are separated by spaces. A name that ends with
+ * "-" stands for all names that begin with it. */
 void options_help_some(FILE *out, const char *names);
 
 #define OPTION_FACT_SIZE 64

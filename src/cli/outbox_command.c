@@ -15,7 +15,8 @@
 
 const char *const outbox_flags[] = {"since", OWN_SWITCH "json", NULL};
 
-/* Parses a time, or a duration before now. */
+/* Parses a time, or a duration such as "24h", which means that long ago. Returns false if `text` is
+ * neither. */
 static bool read_since(const char *text, int64_t *time_us)
 {
 	int64_t ago_us;

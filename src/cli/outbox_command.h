@@ -10,7 +10,8 @@
 /* The command's own flags, for options_read(). */
 extern const char *const outbox_flags[];
 
-/* Returns the exit status: 0, 1 if the events were not resent, or 2 for wrong arguments. */
+/* Returns the exit status: 0 on success, 1 if the events were not resent, or 2 if the arguments are
+ * wrong. */
 int outbox_run(const struct settings *settings, const struct operands *operands);
 
 #endif

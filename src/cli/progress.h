@@ -10,7 +10,7 @@
 
 struct progress {
 	const char *title; /* what is being done: "copying count_values" */
-	int64_t total;     /* 0 if unknown */
+	int64_t total;     /* the value of `done` at the end; 0 if unknown */
 	int64_t done;
 	int64_t began_ns;
 	int64_t drawn_ns;
@@ -18,11 +18,11 @@ struct progress {
 	bool is_drawn; /* there is a line to erase */
 };
 
-/* Begins with nothing done of `total`. `title` must outlive the progress. */
+/* Shows that the command has begun and nothing is done yet. `title` must outlive `progress`. */
 void progress_begin(struct progress *progress, const char *title, int64_t total);
 
-/* Sets how much is done. Draws at most ten times a second, so that it can be called for each row.
- */
+/* Sets how much is done. Draws the line at most ten times a second, so it may be called for each
+ * row. */
 void progress_at(struct progress *progress, int64_t done);
 
 /* Erases the line, so that something else can be printed. The next progress_at() draws it again. */

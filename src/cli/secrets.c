@@ -7,8 +7,8 @@
 
 #define NAME_MAX_LEN 64
 
-/* A parameter is a secret if its name contains one of these words. The names of parameters for
- * files, such as passfile and sslkey, do not. */
+/* A parameter is a secret if its name contains one of these words. The names of parameters that
+ * name files, such as passfile and sslkey, contain none of these words. */
 static const char *const secret_words[] = {
 	"password", "passwd", "token", "secret", "apikey", "api_key", "api-key", "key.pem"};
 
@@ -17,17 +17,19 @@ static bool has_scheme(const char *url, const char *scheme)
 	return strncmp(url, scheme, strlen(scheme)) == 0;
 }
 
-/* The URL of a webhook may have an @ in its path. The colon before that @ may then belong to a
- * port, and no password follows it. */
+/* Returns whether `text`, which follows a colon of `url`, is the port of a webhook and not a
+ * password. The URL of a webhook may have an @ in its path, so the colon before an @ may belong to
+ * a port. */
 static bool is_port_of_page(const char *url, const char *text)
 {
 	return has_scheme(url, "webhook:http") && text[strspn(text, "0123456789")] == '/';
 }
 
 /*
- * Returns everything from the first colon to the last @. A URL parser would end the host at a bare
- * /, ? or comma in the password, but the whole text is still a secret. For NATS, if there is no
- * colon, the text before the @ is a token.
+ * Returns the password in a URL, or {NULL, 0}: everything between the first colon and the last @. A
+ * URL parser would end the host at a bare /, ? or comma in the password, but the whole text is
+ * still a secret. If the URL of a NATS server has no colon there, the text before the @ is a
+ * token, which is returned instead.
  */
 static struct slice find_password(const char *url)
 {
@@ -73,7 +75,8 @@ static bool is_secret_name(struct slice name)
 	return false;
 }
 
-/* Returns the value of the first secret parameter at or after `from`. */
+/* Returns the value of the first secret parameter at or after `from`, or {NULL, 0} if there is
+ * none. */
 static struct slice find_parameter(const char *from)
 {
 	while (*from) {

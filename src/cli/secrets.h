@@ -1,7 +1,7 @@
 /*
  * Finds secrets in the URLs of options: the password in postgres://user:password@host, and
- * parameters such as ?password=… or &token=…. Secrets are never printed. In flags they are refused,
- * because everyone on the machine can see flags. Pure and thread-safe.
+ * parameters such as ?password=… or &token=…. Secrets are never printed. A flag with a secret is
+ * refused, because everyone on the machine can see flags. Thread-safe.
  */
 #ifndef QUIPU_CLI_SECRETS_H
 #define QUIPU_CLI_SECRETS_H

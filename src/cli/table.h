@@ -1,6 +1,6 @@
 /*
  * A table for the terminal: each column is as wide as its widest cell, and control characters are
- * escaped. Its memory comes from the arena.
+ * escaped. Its memory comes from the arena that the caller sets in struct table.
  */
 #ifndef QUIPU_CLI_TABLE_H
 #define QUIPU_CLI_TABLE_H

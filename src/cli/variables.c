@@ -13,12 +13,12 @@
 #define NAME_SHOWN_MAX 128
 #define NAMES_MAX 128
 
-/* Names, without the prefix, that other parts of the program read. The last two are for test
- * builds. */
+/* The variables that set no option but that some part of the program reads, without the prefix
+ * QUIPU_. The last two are for test builds. */
 static const char *const others[] = {"CONFIG", "API_KEY", "FAILPOINTS", "TEST_CLOCK_OFFSET"};
 
-/* Returns true if this is one of the variables that Kubernetes sets for a service whose name begins
- * with "quipu". */
+/* Returns true if QUIPU_`name` looks like a variable that Kubernetes sets for a service whose name
+ * begins with "quipu". */
 static bool is_of_kubernetes(const char *name)
 {
 	size_t len = strlen(name);
@@ -27,7 +27,8 @@ static bool is_of_kubernetes(const char *name)
 	       strstr(name, "PORT_") || (len >= 4 && strcmp(name + len - 4, "PORT") == 0);
 }
 
-/* Returns all known names, without the prefix, in `arena`. The array ends with NULL. */
+/* Returns the names of all variables that the program reads, without the prefix QUIPU_, in memory
+ * of `arena`. The array ends with NULL. */
 static const char *const *known_names(struct arena *arena)
 {
 	const char **names = arena_array(arena, const char *, NAMES_MAX);

@@ -1,4 +1,5 @@
-/* Checks the environment variables. cli/settings reads those that set options. Main thread only. */
+/* Checks the names of environment variables. The variables that set options are read in
+ * cli/settings.c. Main thread only. */
 #ifndef QUIPU_CLI_VARIABLES_H
 #define QUIPU_CLI_VARIABLES_H
 

@@ -27,10 +27,10 @@ struct verify {
 	struct arena arena; /* memory for one request */
 	bool wants_repair;
 	bool json;
-	/* more than one service is checked, so each line begins with its name */
+	/* true if all services are checked: each line then begins with the name of its service */
 	bool is_one_of_many;
 
-	/* The next members are about the service that is being checked. */
+	/* All members from here on are about the service that is being checked. */
 	const char *service;
 	bool repairs;
 	bool is_silent;
@@ -149,8 +149,8 @@ static bool take_page(struct verify *verify, const json_t *page, char *why)
 	return true;
 }
 
-/* Fetches the page after `*after`. Sets `*after` to the end of that page, or to "" after the last
- * page. */
+/* Fetches the page after the cursor `*after` and handles its differences. Sets `*after` to the
+ * cursor of that page, or to "" after the last page. */
 static bool ask_page(struct verify *verify, char **after, char *why)
 {
 	struct buffer target = buffer_make(&verify->arena, 128);
@@ -316,8 +316,8 @@ static bool is_known(const char *service)
 	return known_services[i] != NULL;
 }
 
-/* If the word on the command line is not a service but resembles one, returns that service;
- * otherwise NULL. */
+/* If the word on the command line is not a service but resembles one, returns that service.
+ * Otherwise returns NULL. */
 static const char *meant_service(const struct operands *operands)
 {
 	if (operands->word_count != 1 || is_known(operands->words[0]))

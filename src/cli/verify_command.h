@@ -11,8 +11,8 @@
 /* The command's own flags, for options_read(). */
 extern const char *const verify_flags[];
 
-/* Returns the exit status: 0, 1 if something differs or could not be checked, or 2 for wrong
- * arguments. */
+/* Returns the exit status: 0 if nothing differs, 1 if something differs or could not be checked, 2
+ * if the arguments are wrong. */
 int verify_run(const struct settings *settings, const struct operands *operands);
 
 #endif

@@ -78,7 +78,7 @@ static bool is_good_time(const Google__Protobuf__Timestamp *time)
 	       time->nanos < 1000 * US_PER_S;
 }
 
-/* Returns what is wrong with the message, or NULL. */
+/* Returns what is wrong with the message, or NULL if it is valid. */
 static const char *check(const EventMessage *message)
 {
 	if (!is_good_text(message->event_id))

@@ -1,5 +1,5 @@
 /*
- * The event of a granted or revoked entitlement: packs and unpacks
+ * Packs and unpacks the event of a granted or revoked entitlement:
  * quipu.entitlements.v1.EntitlementEvent of proto/entitlements.proto. Pure.
  */
 #ifndef QUIPU_EVENTS_ENTITLEMENT_EVENT_H
@@ -25,8 +25,9 @@ struct entitlement_event {
 	int64_t version;
 };
 
-/* Returns `user_id:stock_keeping_unit`, for people and for ordering. It is not unique, because ids
- * may contain colons. */
+/* Returns `user_id:stock_keeping_unit`. People read this text, and a bus that keeps order keeps the
+ * events with the same text in order. Two different pairs may have the same text, because ids may
+ * contain colons. */
 struct slice entitlement_aggregate_key(
 	struct arena *arena, struct slice user_id, struct slice unit);
 

@@ -58,8 +58,8 @@ static json_t *member(const json_t *object, const char *name)
 	return json_object_get(object, pascal);
 }
 
-/* Returns an id as text. The member may be a string or an integer. Returns {NULL, 0} if it is
- * missing or not an id. */
+/* Returns the id in the member `name` as text. The member may be a string or an integer. Returns
+ * {NULL, 0} if the member is missing or not an id. */
 static struct slice read_id(struct arena *arena, const json_t *object, const char *name)
 {
 	const json_t *value = member(object, name);
@@ -119,8 +119,8 @@ static const json_t *first_of(const json_t *a, const json_t *b, const json_t *c)
 	return found && !json_is_null(found) ? found : c;
 }
 
-/* Returns NULL, or what is wrong with the message. `envelope` is NULL if the message has no
- * envelope. */
+/* Reads `message` into `event`. Returns NULL if the message is valid. Otherwise returns what is
+ * wrong with it. `envelope` is NULL if the message has no envelope. */
 static const char *read_message(struct arena *arena, const json_t *envelope, const json_t *message,
 	struct message_event *event)
 {

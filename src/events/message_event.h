@@ -1,8 +1,8 @@
 /*
- * The events of dialogs, NewMessageEvent and MessageReadEvent, in the envelope of MassTransit.
- * Reading also accepts a message without an envelope, and the variants that .NET services write:
- * members in camelCase or PascalCase, ids that are integers, UUIDs in either case, times without an
- * offset. Pure.
+ * Writes and reads the events of dialogs, NewMessageEvent and MessageReadEvent, in the envelope of
+ * MassTransit. Reading also accepts a message without an envelope, and the variants that .NET
+ * services write: members in camelCase or PascalCase, ids that are integers, UUIDs in either case,
+ * times without an offset. Pure.
  */
 #ifndef QUIPU_EVENTS_MESSAGE_EVENT_H
 #define QUIPU_EVENTS_MESSAGE_EVENT_H
@@ -32,15 +32,16 @@ struct message_event {
 	int64_t at_us;          /* 0 if the message has no time */
 };
 
-/* Writes the envelope into memory of `arena`. `name_space` is the .NET namespace:
- * "Quipu.Dialogs". */
+/* Returns the JSON text of the event in its envelope, in memory of `arena`. `name_space` is the
+ * .NET namespace: "Quipu.Dialogs". */
 struct slice message_event_write(struct arena *arena, const struct message_event *event,
 	struct slice event_id, const char *name_space);
 
 /*
- * Reads a message, with or without an envelope. The caller sets `event->is_read` to the type that
- * it expects; an envelope of the other type is invalid. Texts are in memory of `arena`. Returns
- * NULL if the event is valid, otherwise a static sentence that says what is wrong.
+ * Reads a message, with or without an envelope. Before the call, the caller sets `event->is_read`
+ * to say which of the two events it expects. An envelope of the other event is invalid. Texts are
+ * in memory of `arena`. Returns NULL if the event is valid. Otherwise returns a static sentence
+ * that says what is wrong.
  */
 const char *message_event_read(struct arena *arena, struct slice text, struct message_event *event);
 

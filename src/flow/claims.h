@@ -1,6 +1,6 @@
 /*
- * The rules that relays and deliveries share for ending a claim after an attempt. Pure, except for
- * claims_log_failed(). The states of a claim are in ports/claim_repository.h.
+ * Decides how a claim ends after an attempt, by the rules that relays and deliveries share. Pure,
+ * except for claims_log_failed(). The states of a claim are in ports/claim_repository.h.
  */
 #ifndef QUIPU_FLOW_CLAIMS_H
 #define QUIPU_FLOW_CLAIMS_H
@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "ports/claim_repository.h"
 
-/* How an attempt ended. */
+/* How an attempt to publish or send a claimed row ended. */
 enum claim_try {
 	TRY_WORKED,
 	TRY_FAILED, /* counts as an attempt; after the last attempt the row is given up */
@@ -22,16 +22,17 @@ enum claim_try {
 };
 
 /*
- * Returns min(60, 2^attempt) seconds, times a random factor from 0.5 to below 1.5. `attempt` is the
- * number of attempts before this one.
+ * Returns the pause before the next attempt: min(60, 2^attempt) seconds, times a random factor from
+ * 0.5 to below 1.5. `attempt` is the number of attempts before the one that has just failed.
  */
 int64_t claim_backoff_us(int32_t attempt, struct dice *dice);
 
-/* Sets how `claim` ends. Does not copy `error`. */
+/* Sets how `claim` ends after an attempt: its `end` and, if needed, its `delay_us` and `error`.
+ * Does not copy the text of `error`. */
 void claim_conclude(struct claim *claim, enum claim_try try, int32_t attempts_max,
 	struct dice *dice, struct slice error);
 
-/* Warns about each claim that has become a dead letter of `kind`. Call it after COMMIT. */
+/* Logs a warning for each claim that has become a dead letter of `kind`. Call it after COMMIT. */
 void claims_log_failed(const char *kind, const struct claim *claims, size_t count);
 
 #endif

@@ -3,16 +3,17 @@
  * transactions that still give each write the answer it would have got alone.
  *
  * prepare() answers the writes of a batch that need no transaction. run() repeats or halves the
- * transaction until every write is settled. finish() delivers answers, parks writes and begins
+ * transaction until every write has a fate. finish() delivers answers, parks writes and begins
  * effects. A write with an effect outside the store needs two transactions, one before and one
  * after the effect: a bus cannot join a transaction of the store, and publishing inside the first
  * transaction would hold its locks while the bus is slow. The committer does not wait for effects
- * (flow/effects.h): it runs the next batch, and records in the same transaction how they ended.
+ * (flow/effects.h): it runs the next batch, and the transaction of that batch also records how
+ * earlier effects ended.
  *
  * Invariants:
  *   1. A write is answered exactly once, after the COMMIT that its answer depends on.
- *   2. A new write on a parked key is parked behind the earlier writes, so it overtakes none of
- * them. Writes that are set aside stay in their order.
+ *   2. A new write on a parked key is parked behind the earlier writes on that key and does not
+ *      overtake them. Writes that are set aside stay in their order.
  *   3. A write with an Idempotency-Key takes effect at most once, unless the outcome of its effect
  *      outside the store is unknown; then a retry carries the effect out again.
  *   4. Effects of a key begin in the order in which they were decided.
@@ -43,17 +44,18 @@ struct committer {
 	struct write **writes; /* the writes of the current batch */
 	struct effects *effects;
 	struct command_list aside; /* writes that wait because the publisher has no room */
-	/* steady time at which the publisher may accept them even if no effect ends */
+	/* monotonic time at which the publisher may accept writes of `aside` even if no effect
+	 * ends */
 	int64_t aside_ns;
-	int64_t aside_expires_ns;     /* not later than the earliest deadline of these writes */
+	int64_t aside_expires_ns;     /* no write in `aside` has an earlier deadline */
 	struct command_list answered; /* writes whose answers are to be delivered */
-	bool has_run;                 /* this step has run a transaction */
-	bool carried;                 /* the last transaction also recorded effects */
+	bool has_run;                 /* a transaction has run since the last take() */
+	bool carried;                 /* the last transaction also tried to record effects */
 	pthread_t thread;
 	bool has_thread;
 	atomic_bool aborted;
-	/* ends a wait that ignores the lane: while writes are set aside, or after the lane was
-	 * closed */
+	/* rung when effects have ended and after an abort; while writes are set aside, or after the
+	 * lane was closed, take() waits for this bell and not for the lane */
 	struct bell wake;
 	struct committer_metrics metrics;
 };
@@ -86,7 +88,7 @@ struct committer *committer_new(const struct committer_config *config)
 	return committer;
 }
 
-/* ---- one batch --------------------------------------------------------------------------- */
+/* ---- running one batch ------------------------------------------------------------------- */
 
 static int64_t now_ns(const struct committer *committer)
 {
@@ -106,8 +108,9 @@ static void fail_all(
 		answer_failed(committer, writes[i], status);
 }
 
-/* Returns the status for a write that will not be run. If the write waits for a pending
- * Idempotency-Key, it may have taken effect in another process. */
+/* Returns the status with which to answer a write that will not be run. A write that waits for a
+ * pending Idempotency-Key gets OUTCOME_UNKNOWN, because it may have taken effect in another
+ * process. */
 static enum status refusal_of(const struct write *write)
 {
 	return write->waits_for_idempotency ? STATUS_OUTCOME_UNKNOWN : STATUS_OVERLOADED;
@@ -145,8 +148,8 @@ static void wait_again(struct committer *committer, struct write *write)
 }
 
 /*
- * After COMMIT: delivers answers, parks BUSY writes and begins effects. Moves the writes that
- * must run again to the front of `writes` and returns how many there are.
+ * Delivers answers, parks BUSY writes and begins effects. Moves the writes that must run again to
+ * the front of `writes` and returns how many there are. Called after COMMIT.
  */
 static size_t finish(struct committer *committer, struct write **writes, size_t count)
 {
@@ -171,7 +174,7 @@ static size_t finish(struct committer *committer, struct write **writes, size_t 
 			effects_add(committer->effects, writes[i]);
 			break;
 		case WRITE_OPEN:
-			abort(); /* decide() failed to settle it */
+			abort(); /* decide() must set the fate of every write */
 		}
 	}
 	command_list_deliver(&committer->answered);
@@ -190,7 +193,7 @@ static size_t changes_in(const struct write_batch *batch)
 	return changes;
 }
 
-/* Runs one transaction for the batch. Unless its mode may skip rows, the transaction also records
+/* Runs one transaction for the batch. If `mode` is TRANSACTION_WAIT, the transaction also records
  * the effects of earlier batches. */
 static enum status try_once(struct committer *committer, struct write **writes, size_t count,
 	enum transaction_mode mode)
@@ -229,7 +232,7 @@ static void run(struct committer *committer, struct write **writes, size_t count
 	enum transaction_mode mode);
 
 /* Called if one write of the batch makes the transaction fail: finds that write by halving the
- * batch. */
+ * batch, and parks it or answers it with 500. */
 static void isolate(struct committer *committer, struct write **writes, size_t count,
 	enum transaction_mode mode, enum status why)
 {
@@ -264,8 +267,8 @@ static size_t park_behind(struct committer *committer, struct write **writes, si
 	return kept;
 }
 
-/* Runs transactions until every write is settled. The table in committer.h says what follows each
- * result. */
+/* Runs transactions until every write is answered, parked or waits for its effect. The table in
+ * committer.h says what follows each result. */
 static void run(struct committer *committer, struct write **writes, size_t count,
 	enum transaction_mode mode)
 {
@@ -282,7 +285,8 @@ static void run(struct committer *committer, struct write **writes, size_t count
 		} else if (status == STATUS_LOCK_BUSY && mode == TRANSACTION_WAIT) {
 			mode = TRANSACTION_SKIP;
 		} else if (status == STATUS_POISON && committer->carried) {
-			/* the bad row may belong to a recorded effect: retry without effects */
+			/* perhaps the store refused to record an effect and not a write;
+			 * effects_conclude() has dealt with the effects: run the writes again */
 			tally_add(&committer->metrics.reruns, 1);
 		} else if (status == STATUS_LOCK_BUSY || status == STATUS_POISON) {
 			isolate(committer, writes, count, mode, status);
@@ -295,7 +299,7 @@ static void run(struct committer *committer, struct write **writes, size_t count
 	}
 }
 
-/* ---- the lane ---------------------------------------------------------------------------- */
+/* ---- taking commands from the lane ------------------------------------------------------- */
 
 static bool is_wanted(struct committer *committer, const struct command *command)
 {
@@ -313,9 +317,8 @@ static void drop(struct committer *committer, struct command *command)
 	answer_failed(committer, write, refusal_of(write));
 }
 
-/* Lets the service answer writes that need no transaction, but not writes with their own decide(),
- * which the service does not know. Keeps the unanswered writes in order and returns how many there
- * are. */
+/* Lets the service answer the writes that need no transaction. The service does not see writes that
+ * have their own decide(). Keeps the unanswered writes in order and returns how many there are. */
 static size_t prepare(struct committer *committer, struct write **writes, size_t count)
 {
 	struct write_batch batch = {.arena = &committer->arena};
@@ -344,8 +347,9 @@ static size_t prepare(struct committer *committer, struct write **writes, size_t
 	return left;
 }
 
-/* Runs the first `count` of committer->writes. Skips prepare() for parked writes: it ran before
- * they were parked. */
+/* Runs the first `count` writes of committer->writes. Parked writes, which run with
+ * TRANSACTION_SKIP, skip prepare(), because most of them went through it before they were
+ * parked. */
 static void run_batch(struct committer *committer, size_t count, enum transaction_mode mode)
 {
 	if (mode == TRANSACTION_WAIT)
@@ -416,7 +420,8 @@ static void push_aside(struct committer *committer, struct command *command)
  * Leaves in `list` the writes that may run now: first the writes that were set aside earlier, as
  * many as the publisher has room for, and then the new writes. Sets aside the new writes for which
  * the publisher has no room. A write that needs no publisher may overtake writes that were set
- * aside, even on the same key: none of them has been answered, so no client knows their order.
+ * aside, even on the same key: none of these writes has been answered, so no client knows their
+ * order.
  */
 static void set_aside(struct committer *committer, struct command_list *list)
 {
@@ -442,8 +447,8 @@ static void set_aside(struct committer *committer, struct command_list *list)
 	}
 }
 
-/* Answers the writes set aside whose deadlines have passed; after an abort, all of them. The other
- * writes keep their order. */
+/* Answers the writes in committer->aside whose deadlines have passed, or all of them after an
+ * abort. The other writes keep their order. */
 static void drop_aside(struct committer *committer)
 {
 	struct command_list all = committer->aside;
@@ -461,7 +466,7 @@ static void drop_aside(struct committer *committer)
 	}
 }
 
-/* Returns the steady time at which there is something to do even if no command arrives and no
+/* Returns the monotonic time at which there is something to do even if no command arrives and no
  * effect ends. */
 static int64_t next_ns(const struct committer *committer)
 {
@@ -487,8 +492,8 @@ static void settle_if_idle(struct committer *committer)
 }
 
 /* Makes the writes that were set aside run in the next step if the publisher has room for them now.
- * The publisher wakes the committer when effects end, but nothing wakes it when effects are
- * recorded, or when the writes that ran had no effect after all. */
+ * The publisher wakes the committer when effects end, but nothing wakes the committer when effects
+ * are recorded, or when the writes that ran had no effect after all. */
 static void look_for_room(struct committer *committer)
 {
 	if (committer->aside.first && effects_room(committer->effects, &committer->aside_ns) > 0)
@@ -502,10 +507,11 @@ static void count_held(struct committer *committer)
 }
 
 /*
- * Takes the commands that wait in the lane. If there are none, waits for a command or until a held
- * write is due. While writes are set aside, waits up to GATHER_NS for an effect to end and lets
- * commands gather in the lane meanwhile: most of them could only be set aside as well, and waking
- * up for each of them would cost more than running it.
+ * Takes the commands that wait in the lane. If there are none, waits until a command arrives, an
+ * effect ends or a parked write is due. While writes are set aside, first waits up to GATHER_NS for
+ * an effect to end and lets commands gather in the lane: most of these commands could only be set
+ * aside as well, and waking up for each one would cost more than running it. Returns false if the
+ * lane is closed and empty.
  */
 static bool take(struct committer *committer, struct command_list *fresh)
 {
@@ -536,7 +542,7 @@ bool committer_step(struct committer *committer)
 	park_followers(committer, &fresh);
 	parking_take_due(committer->parking, &due, batch_max, now_ns(committer));
 	if (due.first) {
-		/* a parked write may wait for one of these effects */
+		/* a parked write may wait for an effect that has ended but is not recorded */
 		effects_settle(committer->effects);
 		run_list(committer, &due, TRANSACTION_SKIP);
 	}

@@ -5,16 +5,17 @@
  * What the store may return for a transaction, and what the committer does:
  *
  *   OK                 delivers the answers, parks BUSY writes, and runs REPEATED and UNAPPLIED
- *                      writes again
+ *                      writes again (flow/write.h explains these fates)
  *   RERUN              runs the same batch again, a bounded number of times
  *   LOCK_BUSY          runs the same batch again with TRANSACTION_SKIP, which reports as BUSY
- *                      the rows that other sessions hold. If it happens again (because another
- *                      session has not yet committed an Idempotency-Key or a new row), halves
- *                      the batch until it has found the one write, and parks it
- *   POISON             halves the batch until it has found the one write, and answers it with
- *                      500; the other writes are applied
- *   STORE_UNAVAILABLE  answers all with 503; nothing was applied
- *   OUTCOME_UNKNOWN    answers all with 503; the answer says that the outcome is unknown
+ *                      the rows that other sessions hold. If LOCK_BUSY comes again (because
+ *                      another session has not yet committed an Idempotency-Key or a new row),
+ *                      halves the batch until it has found the write that is blocked, and
+ *                      parks that write
+ *   POISON             halves the batch until it has found the write that the store refuses,
+ *                      answers that write with 500, and applies the other writes
+ *   STORE_UNAVAILABLE  answers all writes with 503; nothing was applied
+ *   OUTCOME_UNKNOWN    answers all writes with 503; the answers say that the outcome is unknown
  *
  * A committer runs on a thread of its own or, in tests, one step at a time.
  */
@@ -28,7 +29,8 @@
 
 /* How a write waits for a row that another session holds. */
 struct waiting {
-	/* Pause before a retry, plus or minus half of it at random; 0 for WAITING_RETRY_NS. */
+	/* The average pause before a retry. Each pause is chosen at random between a half and one
+	 * and a half times this value. 0 stands for WAITING_RETRY_NS. */
 	int64_t retry_ns;
 
 	/* How many attempts a write gets in total before give_up() answers it; 0 to retry until its
@@ -43,9 +45,9 @@ struct committer_config {
 	struct lane *lane;       /* not owned */
 	struct session *session; /* owned */
 	size_t batch_max;
-	/* Limits for the writes that have left the lane: each applies once to the writes that wait
-	 * for a row and once to those that wait for the publisher. `held_bytes_max` also applies to
-	 * the writes whose effects are under way. */
+	/* `held_max` limits how many writes may wait outside the lane, and `held_bytes_max` limits
+	 * their bytes. Both limits apply to the parked writes and, separately, to the writes that
+	 * are set aside. `held_bytes_max` also applies to writes whose effects are under way. */
 	size_t held_max;
 	size_t held_bytes_max;
 	int64_t idempotency_ttl_us;
@@ -66,20 +68,22 @@ struct committer_config {
 	bool (*is_single)(void *service, const struct write_batch *batch);
 
 	/*
-	 * Settles every OPEN write of the batch by the rules of the service, in the transaction
-	 * that has begun on `session`. May be called again for the same writes after a rollback. A
-	 * write that is `resumed` begins its effect again, or is refused and stays pending. Returns
-	 * OK, or the session's status.
+	 * Sets the fate of every OPEN write of the batch by the rules of the service, in the
+	 * transaction that has begun on `session`. May be called again for the same writes after a
+	 * rollback. If a write is `resumed`, decide() either begins its effect again or refuses the
+	 * write. After a refusal the Idempotency-Key stays pending. Returns OK, or the session's
+	 * status.
 	 */
 	enum status (*decide)(
 		void *service, struct session *session, const struct write_batch *batch);
 
 	/*
-	 * For services whose decide() leaves writes with the fate EFFECT (see flow/effects.h).
-	 * perform() runs after COMMIT, outside any transaction. It carries out the effects that
-	 * take no longer than a transaction, and sets the `effect` of each write and, if the effect
-	 * failed, its answer. The publisher carries out the effects that perform() leaves BEGUN;
-	 * it has a thread of its own (flow/publisher.h). Either may be NULL.
+	 * `perform` and `publishing` are optional. They carry out the effects of writes to which
+	 * decide() has given the fate EFFECT (see flow/effects.h). perform() runs after COMMIT,
+	 * outside any transaction. It carries out the effects that take no longer than a
+	 * transaction. It sets the `effect` of each of these writes and, if the effect failed, the
+	 * answer. It leaves other effects BEGUN; the publisher carries these out with `publishing`,
+	 * on a thread of its own (flow/publisher.h).
 	 */
 	void (*perform)(void *service, const struct write_batch *batch);
 	const struct publish_ops *publishing;
@@ -88,17 +92,18 @@ struct committer_config {
 	 * Records how the effects of the writes ended, except for writes that are `is_lost`, in the
 	 * transaction that has begun on `session`. May be called again after a rollback. If
 	 * recording fails, writes whose effect is DONE are answered with OUTCOME_UNKNOWN. While the
-	 * lane is busy, decide() gets these writes as `ended` of the next batch instead, so that it
-	 * can lock the rows of both in one order.
+	 * lane is busy, the next call of decide() records these effects instead: it gets their
+	 * writes as the `ended` of its batch, so that it can lock all rows in one order.
 	 */
 	enum status (*settle)(
 		void *service, struct session *session, const struct write_batch *batch);
 
-	/* Optional. Called after every COMMIT, once its answers are sent. Must not block. */
+	/* Optional. Called after the COMMIT of each batch, once the batch's answers are delivered.
+	 * Must not block. */
 	void (*committed)(void *service);
 
-	/* First argument of the callbacks. All of them run on the committer's thread, except for
-	 * those in `publishing`. */
+	/* First argument of the callbacks, which run on the committer's thread. flow/publisher.h
+	 * says on which thread each callback of `publishing` runs. */
 	void *service;
 };
 
@@ -121,8 +126,9 @@ void committer_join(struct committer *committer);
 void committer_free(struct committer *committer);
 
 /*
- * Runs one round without a thread, for tests: takes the waiting writes and retries the parked
- * writes that are due. Returns false if the lane is closed and no write is left.
+ * Takes and runs the writes that wait in the lane, and retries the parked writes that are due.
+ * Returns false if the lane is closed and no write is left. The committer's thread calls it in a
+ * loop; tests call it without a thread.
  */
 bool committer_step(struct committer *committer);
 

@@ -1,6 +1,6 @@
 /*
- * What one committer counts. The committer updates it; the page of metrics reads it on any thread.
- * Private to flow/.
+ * The metrics of one committer. Its thread updates them; any thread may read them to write the page
+ * of metrics. Private to flow/.
  */
 #ifndef QUIPU_FLOW_COMMITTER_METRICS_H
 #define QUIPU_FLOW_COMMITTER_METRICS_H

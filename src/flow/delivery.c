@@ -1,5 +1,5 @@
 /*
- * One thread claims rows, hands them to the notifier and records how they ended. Each slot of the
+ * One thread claims rows, passes them to the notifier and records the results. Each slot of the
  * notifier has one row on its way, so a receiver that hangs blocks one slot and not the whole
  * queue. Claims therefore end as results come in, not batch by batch as in a relay.
  *
@@ -8,8 +8,9 @@
  *      the store does not answer, results are kept and recorded later.
  *   2. A row is given up and its dead letter stored in one transaction, and only if the claim is
  *      still ours.
- *   3. While the receiver cannot be reached, the breaker is open: one row at a time is tried and
- *      returned unchanged, so an outage uses up no attempts.
+ *   3. After several attempts in a row without a connection, the circuit breaker opens. Until the
+ *      receiver can be reached again, rows are tried one at a time, and attempts without a
+ *      connection are not counted. So only the first few attempts of an outage count.
  *   4. A row is sent at least once: after a crash between sending and recording, it is sent again
  *      under the same id.
  */
@@ -30,7 +31,7 @@
 #define RETRY_NS (100 * NS_PER_MS)
 #define LOOK_NS (5 * NS_PER_S)
 
-/* The breaker opens after this many consecutive results without a connection. */
+/* The circuit breaker opens after this many consecutive attempts without a connection. */
 #define UNREACHABLE_MAX 5
 #define PROBE_NS (1 * NS_PER_S)
 
@@ -55,13 +56,13 @@ struct delivery {
 	struct claim *claims;
 	struct notice_result *results;
 	struct arena arena; /* memory for one transaction */
-	/* steady time at which to claim again even if nothing wakes the thread */
+	/* monotonic time at which to claim again even if nothing wakes the thread */
 	int64_t look_again_ns;
 	int64_t counted_ns; /* when rows were last counted */
-	atomic_bool woken;  /* there may be more to claim; set by any thread */
+	atomic_bool woken;  /* there may be more rows to claim; set by any thread */
 
-	unsigned unreachable; /* consecutive results without a connection */
-	bool is_open;         /* the breaker is open: rows are tried one at a time */
+	unsigned unreachable; /* how many attempts in a row could not connect */
+	bool is_open;         /* the circuit breaker is open: rows are tried one at a time */
 
 	struct tally pending;
 	struct tally processing;
@@ -119,7 +120,7 @@ static size_t free_slot(const struct delivery *delivery)
 	return slot;
 }
 
-/* Copies a claim out of its transaction's arena and sends it. */
+/* Copies a claim out of its transaction's arena and sends its row. */
 static void begin_sending(struct delivery *delivery, const struct claim *claim)
 {
 	size_t slot = free_slot(delivery);
@@ -147,7 +148,7 @@ static size_t busy_slots(const struct delivery *delivery)
 	return busy;
 }
 
-/* ---- recording --------------------------------------------------------------------------- */
+/* ---- recording results ------------------------------------------------------------------- */
 
 static size_t known_claims(struct delivery *delivery)
 {
@@ -162,7 +163,8 @@ static size_t known_claims(struct delivery *delivery)
 	return count;
 }
 
-/* In the same transaction: stores a dead letter for each row that was given up. */
+/* Stores a dead letter for each row that was given up. Must be called in the transaction that has
+ * ended the first `count` claims of delivery->claims. */
 static enum status bury_failed(struct delivery *delivery, size_t count)
 {
 	struct dead_letter *letters = arena_array(&delivery->arena, struct dead_letter, count);
@@ -218,7 +220,8 @@ static void forget_known(struct delivery *delivery)
 
 /* ---- transactions ------------------------------------------------------------------------ */
 
-/* In a transaction: records how the first `known` of delivery->claims ended. */
+/* Records how the first `known` claims of delivery->claims ended. Must be called in a
+ * transaction. */
 static enum status end_known(struct delivery *delivery, size_t known)
 {
 	enum status status;
@@ -230,8 +233,8 @@ static enum status end_known(struct delivery *delivery, size_t known)
 	return status == STATUS_OK ? bury_failed(delivery, known) : status;
 }
 
-/* In a transaction: claims up to `max` rows and puts them after the first `known` of
- * delivery->claims. */
+/* Claims up to `max` rows and appends the new claims to the first `known` claims of
+ * delivery->claims. Sets `*count` to the number of new claims. Must be called in a transaction. */
 static enum status claim_more(struct delivery *delivery, size_t known, size_t max, size_t *count)
 {
 	const struct claim_terms terms = {
@@ -267,8 +270,8 @@ static void send_all(struct delivery *delivery, const struct claim *claims, size
 }
 
 /*
- * Records how rows ended and claims up to `max` new rows, both in one transaction to save a commit.
- * If the store does not answer, keeps the results and returns false.
+ * Records the results that have come in and claims up to `max` new rows, both in one transaction to
+ * save a commit. If the store does not answer, keeps the results and returns false.
  */
 static bool exchange(struct delivery *delivery, size_t max)
 {
@@ -301,9 +304,9 @@ static bool exchange(struct delivery *delivery, size_t max)
 	return true;
 }
 
-/* ---- the thread -------------------------------------------------------------------------- */
+/* ---- the delivery's thread --------------------------------------------------------------- */
 
-/* Notes whether the receiver can be reached, and opens or closes the breaker accordingly. */
+/* Notes whether the receiver can be reached, and opens or closes the circuit breaker. */
 static void note_reach(struct delivery *delivery, const struct notice_result *result)
 {
 	delivery->unreachable = result->is_unreachable ? delivery->unreachable + 1 : 0;
@@ -320,7 +323,10 @@ static void note_reach(struct delivery *delivery, const struct notice_result *re
 	}
 }
 
-/* Schedules a retry: after the pause that the receiver asked for, if that is longer than ours. */
+/* Concludes a failed attempt. If the row has attempts left, it is retried after our own pause, or
+ * after the pause that the receiver asked for if that one is longer. If the receiver cannot be
+ * reached while the circuit breaker is open, the attempt does not count and the row is due at
+ * once. */
 static void retry_later(
 	struct delivery *delivery, struct sending *sending, const struct notice_result *result)
 {
@@ -372,8 +378,9 @@ static void look(struct delivery *delivery)
 	atomic_store(&delivery->dead.value, dead);
 }
 
-/* Returns how many rows to claim now: one for each slot that is free or whose result is about to be
- * recorded; while the breaker is open, at most one. */
+/* Returns how many rows to claim now: 0 if it is not time to claim. Otherwise returns the number of
+ * slots that are free or whose result is about to be recorded. While the circuit breaker is open,
+ * returns at most 1, and 0 while a row is on its way. */
 static size_t wanted_rows(const struct delivery *delivery)
 {
 	size_t busy = busy_slots(delivery);
@@ -384,8 +391,8 @@ static size_t wanted_rows(const struct delivery *delivery)
 	return is_due || atomic_load(&delivery->woken) ? slots_of(delivery) - busy : 0;
 }
 
-/* Runs one round: records results and claims rows, then waits for results. Pauses if the store does
- * not answer. */
+/* Records results and claims rows, then waits for new results. Pauses if the store does not
+ * answer. */
 static void step(struct delivery *delivery)
 {
 	bool answers = exchange(delivery, wanted_rows(delivery));
@@ -442,8 +449,8 @@ struct delivery *delivery_start(const struct delivery_config *config)
 	return delivery;
 }
 
-/* Ends the claims of the rows that are on their way. They are sent again later, although some may
- * have arrived. */
+/* Ends the claims of the rows that are on their way. These rows are sent again later, although some
+ * of them may have arrived. */
 static void give_back(struct delivery *delivery)
 {
 	for (size_t i = 0; i < slots_of(delivery); i++) {

@@ -1,7 +1,8 @@
 /*
- * A delivery sends claimed rows through a notifier: claim, send, end, on a thread of its own.
- * Services use it for rows that have to be sent to somebody (notifications, messages of the
- * gateway). ports/claim_repository.h has the states of a row, flow/claims.h the rules for retries.
+ * A delivery sends rows through a notifier, on a thread of its own: it claims a row, sends it, and
+ * ends the claim with the result. Services use it for rows that have to be sent to somebody
+ * (notifications, messages of the gateway). ports/claim_repository.h has the states of a row,
+ * flow/claims.h the rules for retries.
  */
 #ifndef QUIPU_FLOW_DELIVERY_H
 #define QUIPU_FLOW_DELIVERY_H
@@ -33,18 +34,19 @@ struct delivery;
 /* Starts the thread. */
 struct delivery *delivery_start(const struct delivery_config *config);
 
-/* Ends the thread, returns unsent rows to the table, and frees the delivery. */
+/* Ends the thread, ends its claims on unsent rows, and frees the delivery. */
 void delivery_stop(void *delivery);
 
 struct delivery_counts {
-	/* Rows by state, counted every few seconds. */
+	/* The members down to `oldest_us` describe what is stored. They are updated every few
+	 * seconds. */
 	int64_t pending;
 	int64_t busy;
 	int64_t failed;
 	int64_t dead;      /* unresolved dead letters */
 	int64_t oldest_us; /* age of the oldest row that is not sent */
 
-	/* Counted since the start. */
+	/* The members below count what has happened since the delivery was started. */
 	int64_t sent;
 	int64_t retried; /* failed attempts that will be retried */
 	int64_t given_up;

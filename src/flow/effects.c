@@ -1,7 +1,7 @@
 /*
- * Every write in struct effects is in exactly one place: `added` (its transaction has committed),
- * with the publisher, `ended` (not recorded yet), or `settling` (a transaction that records it is
- * running). It leaves when it is answered.
+ * A write in struct effects is either in `added` (its first transaction has committed), with the
+ * publisher, in `ended` (its effect is not recorded yet), or in `settling` (a transaction that
+ * records its effect is running). It leaves when it is answered.
  */
 #include "flow/effects.h"
 
@@ -14,17 +14,18 @@
 #define SETTLE_TRIES 3
 #define EFFECTS_ARENA_SIZE (64 * 1024)
 
-/* How many batches the publisher may hold at most: enough that a batch can be reserved while the
- * bus confirms other batches, and few enough that a bus that hangs leaves few slots reserved for
- * nothing. */
+/* How many batches of writes the publisher may have at most: enough that one batch can be decided
+ * while the bus confirms others, and few enough that a bus that hangs leaves few slots of send
+ * quotas reserved for nothing. */
 #define BATCHES_UNDER_WAY 4
 
 /*
- * While a round of publishes is under way, new writes wait for the transaction that records the end
- * of the round, which reserves them as well: each transaction and each publish has a fixed cost,
- * and on two cores two smaller rounds side by side were slower than one (docs/EXPERIMENTS.md). But
- * a bus that has ended no round for PATIENCE_NS is slow or hangs. Then the writes no longer wait
- * for it, so that sends over their limit are refused soon.
+ * While a round is under way, new writes wait until it ends. The transaction that records its
+ * effects then runs the new writes as well. This is faster, because each transaction and each
+ * publish has a fixed cost: on two cores, two smaller rounds side by side were slower than one
+ * (docs/EXPERIMENTS.md). But if a round is still under way PATIENCE_NS after the publisher got its
+ * last writes, the bus is slow or hangs. New writes then no longer wait, so that sends over their
+ * limit are refused soon.
  */
 #define PATIENCE_NS (40 * NS_PER_MS)
 
@@ -37,8 +38,9 @@ struct effects {
 	struct command_list ended;
 	struct write_batch settling;
 	struct command_list answered;
-	int64_t reserved_ns; /* when the writes that the publisher got last were reserved */
-	size_t bytes;        /* the sum of the bytes of all writes in this struct */
+	/* when the publisher last got writes: their `reserved_ns` (flow/write.h) */
+	int64_t reserved_ns;
+	size_t bytes; /* the sum of the bytes of all writes in this struct */
 };
 
 struct effects *effects_new(
@@ -112,7 +114,7 @@ size_t effects_count(const struct effects *effects)
 	return count + (effects->publisher ? publisher_count(effects->publisher) : 0);
 }
 
-/* ---- carrying out ------------------------------------------------------------------------ */
+/* ---- carrying out effects ---------------------------------------------------------------- */
 
 void effects_add(struct effects *effects, struct write *write)
 {
@@ -168,7 +170,7 @@ void effects_gather(struct effects *effects)
 		publisher_take(effects->publisher, &effects->ended);
 }
 
-/* ---- recording --------------------------------------------------------------------------- */
+/* ---- recording effects ------------------------------------------------------------------- */
 
 static void deliver(struct effects *effects, struct write **writes, size_t count, bool settled)
 {
@@ -200,8 +202,8 @@ static enum status settle_once(struct effects *effects, struct write **writes, s
 	return status;
 }
 
-/* Only a transaction that certainly changed nothing may run again: no effect may be recorded
- * twice. */
+/* Returns whether a transaction that ended with `status` certainly changed nothing and may run
+ * again. Running any other transaction again could record an effect twice. */
 static bool may_settle_again(enum status status)
 {
 	return status == STATUS_RERUN || status == STATUS_LOCK_BUSY ||
@@ -209,9 +211,9 @@ static bool may_settle_again(enum status status)
 }
 
 /*
- * Records effects in transactions of their own. If a row is bad, halves the batch until that row
- * fails alone. If another session holds a row, halves the batch at once, because waiting for the
- * row again with the whole batch would hold up the lane.
+ * Records effects in transactions of their own, and answers their writes. If the store refuses a
+ * row, halves the batch until that row fails alone. If another session holds a row, halves the
+ * batch at once, because waiting for the row again with the whole batch would hold up the lane.
  */
 static void settle_alone(struct effects *effects, struct write **writes, size_t count)
 {

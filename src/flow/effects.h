@@ -1,20 +1,22 @@
 /*
- * The effects of a committer's writes outside the store. An effect is carried out after the COMMIT
- * that reserved it, and a second transaction records how it ended. Then the write is answered.
+ * Carries out and records the effects that a committer's writes have outside the store. An effect
+ * begins after the first transaction of its write has committed, and a second transaction records
+ * how the effect ended. Then the write is answered.
  *
- *   effect   set by                                       next
- *   BEGUN    effects_carry_out(), after the first COMMIT  perform() ends it, or the publisher does
- *   DONE     perform() or the publisher                   recorded; the answer stands and is kept
- *                                                         under the Idempotency-Key
- *   FAILED   the same: it certainly did not happen        recorded; the Idempotency-Key is deleted
- *   UNKNOWN  the same                                     recorded: the Idempotency-Key stays
- *                                                         pending, and a retry repeats the effect
+ *   effect   set by                                 next
+ *   BEGUN    effects_add(), after the first COMMIT  perform() or the publisher carries it out
+ *   DONE     perform() or the publisher             recorded; the answer stands and is kept under
+ *                                                   the Idempotency-Key
+ *   FAILED   perform() or the publisher, if the     recorded; the Idempotency-Key is deleted
+ *            effect certainly did not happen
+ *   UNKNOWN  perform() or the publisher, if the     recorded; the Idempotency-Key stays pending,
+ *            effect may have happened               and a retry repeats the effect
  *
- * If possible, the first transaction of the next batch also records these effects
+ * If possible, the first transaction of the next batch also records the effects that have ended
  * (effects_settling()): while a lane is busy, its effects cost no COMMIT of their own. If that
  * transaction fails in a way that certainly changed nothing, the effects are recorded by a
- * transaction of their own. If its outcome is unknown, it is never repeated, and effects that are
- * DONE are answered with OUTCOME_UNKNOWN.
+ * transaction of their own. If its outcome is unknown, it is never repeated, and writes whose
+ * effects are DONE are answered with OUTCOME_UNKNOWN.
  *
  * Private to flow/; used only on the committer's thread.
  */
@@ -26,7 +28,7 @@
 struct effects;
 
 /* Uses the callbacks and the session of `config`. Calls `ended` on the publisher's thread when
- * effects have ended, for effects_gather() to take. */
+ * effects have ended and effects_gather() can take their writes. */
 struct effects *effects_new(
 	const struct committer_config *config, void (*ended)(void *context), void *context);
 
@@ -41,9 +43,9 @@ void effects_free(struct effects *effects);
 bool effects_wants(const struct effects *effects, const struct write *write);
 
 /*
- * Returns how many writes with an effect for the publisher should be decided now. If it returns 0,
- * more can be decided when effects have ended, or at the steady time `*until_ns` (INT64_MAX: only
- * when effects have ended).
+ * The publisher carries out the effects of some writes: see effects_wants(). Returns how many of
+ * these writes may run now. If it returns 0, call it again when effects have ended, or at monotonic
+ * time `*until_ns` if that is not INT64_MAX.
  */
 size_t effects_room(struct effects *effects, int64_t *until_ns);
 
@@ -56,13 +58,14 @@ void effects_add(struct effects *effects, struct write *write);
 /* Begins the effects of the writes that were added. */
 void effects_carry_out(struct effects *effects);
 
-/* Takes the writes whose effects the publisher has ended. */
+/* Takes back from the publisher the writes whose effects have ended. */
 void effects_gather(struct effects *effects);
 
 /*
- * Returns writes whose effects have ended, for a transaction to record them with
- * keyed_writes_settle() and the service's decide(); NULL if there are none. Call effects_conclude()
- * with the result of the transaction before you call any other function here.
+ * Returns writes whose effects have ended, or NULL if there are no such writes. The caller's next
+ * transaction should record these effects, with keyed_writes_settle() and the service's decide() or
+ * settle(). Then call effects_conclude() with the result of that transaction, before you call any
+ * other function of this header.
  */
 const struct write_batch *effects_settling(struct effects *effects);
 void effects_conclude(struct effects *effects, enum status status);

@@ -1,5 +1,5 @@
 /*
- * The writes of a batch, grouped by key, for services that decide row by row. Groups are sorted by
+ * Groups the writes of a batch by key, for services that decide row by row. Groups are sorted by
  * the bytes of their key, which is the order in which rows are locked; within a group, writes keep
  * the order in which they arrived.
  */

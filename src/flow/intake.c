@@ -1,11 +1,12 @@
 /*
- * One thread repeats: fetch, apply in a transaction, acknowledge. The transaction recognises
- * repeated messages, so a crash between COMMIT and the acknowledgement is harmless: the bus
- * delivers them again and nothing changes. While the store does not answer, nothing is fetched,
- * because every failed delivery brings a message closer to the bus's limit on deliveries.
+ * One thread repeats three steps: it fetches messages, applies them in a transaction, and
+ * acknowledges them. The transaction recognises repeated messages, so a crash between COMMIT and
+ * the acknowledgement is harmless: the bus delivers the messages again and nothing changes. While
+ * the store does not answer, nothing is fetched, because every failed delivery brings a message
+ * closer to the bus's limit on deliveries.
  *
- * Invariant: a message is acknowledged only after a transaction that applied it, recognised it as a
- * repeat, or put it aside.
+ * Invariant: a message is acknowledged only after a transaction has committed in which it was
+ * applied, recognised as a repeat, or found to be poison.
  */
 #include "flow/intake.h"
 
@@ -42,7 +43,7 @@ struct intake {
 	struct tally poisoned;
 };
 
-/* ---- one transaction --------------------------------------------------------------------- */
+/* ---- applying messages ------------------------------------------------------------------- */
 
 static enum status try_once(
 	struct intake *intake, struct intake_item *items, size_t count, size_t *repeated)
@@ -72,8 +73,8 @@ static bool may_try_again(enum status status)
 
 static enum status apply(struct intake *intake, struct intake_item *items, size_t count);
 
-/* Called if the store refuses an item of the batch: finds the item by halving, and puts it
- * aside. */
+/* Called if the store refuses an item of the batch: finds the item by halving the batch, and marks
+ * it as poison. */
 static enum status isolate(struct intake *intake, struct intake_item *items, size_t count)
 {
 	enum status status;
@@ -85,7 +86,7 @@ static enum status isolate(struct intake *intake, struct intake_item *items, siz
 		return status;
 	}
 	if (items[0].poison)
-		/* the message cannot even be put aside now; retry later */
+		/* the store refuses the message even as a dead letter; retry later */
 		return STATUS_STORE_UNAVAILABLE;
 	items[0].poison = "the store refuses it";
 	return apply(intake, items, 1);
@@ -119,7 +120,7 @@ static enum status apply(struct intake *intake, struct intake_item *items, size_
 	return STATUS_OK;
 }
 
-/* ---- one fetch --------------------------------------------------------------------------- */
+/* ---- the intake's thread ----------------------------------------------------------------- */
 
 static void log_poison(const struct intake *intake, const struct intake_item *item)
 {
@@ -143,8 +144,8 @@ static void report_poison(struct intake *intake, size_t count)
 	}
 }
 
-/* Applies and acknowledges the messages of a fetch. Returns false if the bus has to deliver them
- * again. */
+/* Applies and acknowledges the first `count` messages of intake->deliveries. Returns false if the
+ * bus has to deliver these messages again. */
 static bool take(struct intake *intake, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -238,7 +239,7 @@ void intake_stop(void *context)
 static const struct family {
 	const char *name;
 	const char *help;
-	size_t offset; /* the offset of its tally in struct intake */
+	size_t offset; /* where in struct intake the tally of this family is */
 } families[] = {
 	{"quipu_inbox_taken_total", "Events that were applied.", offsetof(struct intake, taken)},
 	{"quipu_inbox_repeated_total", "Events that were delivered again and had no second effect.",
@@ -266,7 +267,7 @@ void intakes_collect(struct intake *const *intakes, size_t count, struct buffer 
 	}
 }
 
-/* ---- the inbox --------------------------------------------------------------------------- */
+/* ---- recording event ids ----------------------------------------------------------------- */
 
 /* An id and its index in the batch. */
 struct numbered {
@@ -282,7 +283,8 @@ static int compare_numbered(const void *a, const void *b)
 	return order ? order : (left->place > right->place) - (left->place < right->place);
 }
 
-/* Returns the ids that are not empty, sorted; of equal ids the earlier one comes first. */
+/* Returns the ids that are not empty, sorted, and sets `*kept` to their number. Equal ids keep the
+ * order of the batch. */
 static struct numbered *number(
 	struct arena *arena, const struct slice *ids, size_t count, size_t *kept)
 {

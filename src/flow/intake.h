@@ -8,10 +8,13 @@
  *
  *   OK                          acknowledges the messages
  *   RERUN, LOCK_BUSY            runs the transaction again, a bounded number of times
- *   POISON                      halves the batch until it has found the one message, and puts that
- *                               message aside
+ *   POISON                      halves the batch until it has found the message that the store
+ *                               refuses, and treats that message as poison
  *   STORE_UNAVAILABLE,          returns the messages to the bus and fetches nothing until the store
  *   OUTCOME_UNKNOWN             answers again, so that an outage uses up no deliveries
+ *
+ * Poison is a message that can never be used. apply() or put_aside() may keep it as a dead letter;
+ * then the intake logs it and acknowledges it like any other message.
  */
 #ifndef QUIPU_FLOW_INTAKE_H
 #define QUIPU_FLOW_INTAKE_H
@@ -46,17 +49,18 @@ struct intake_config {
 	struct store *store;
 
 	/*
-	 * In a transaction on `session`: applies the valid items, puts the other items aside, and
-	 * sets `repeated` to the number of items that were applied before. May be called again for
-	 * the same items after a rollback. Returns OK, or the session's status.
+	 * Applies the valid items and sets `poison` of the other items, which it may store as dead
+	 * letters. Sets `*repeated` to the number of items that were applied before. Called in a
+	 * transaction on `session`, and perhaps again for the same items after a rollback. Returns
+	 * OK, or the session's status.
 	 */
 	enum status (*apply)(void *context, struct session *session,
 		const struct intake_batch *batch, size_t *repeated);
 
 	/*
-	 * Optional. Called with a whole fetch, after COMMIT and before the acknowledgement, to put
-	 * its poison items aside outside the store. Returns false if the fetch has to be delivered
-	 * again.
+	 * Optional. Keeps the poison items of a fetch outside the store. Called with all items of
+	 * the fetch, after COMMIT and before the acknowledgement. Returns false if the bus has to
+	 * deliver the whole fetch again.
 	 */
 	bool (*put_aside)(void *context, const struct intake_item *items, size_t count);
 
@@ -77,9 +81,9 @@ void intake_stop(void *intake);
 void intakes_collect(struct intake *const *intakes, size_t count, struct buffer *page);
 
 /*
- * In a transaction: records the event ids of a batch, which may contain duplicates. Sets is_new[i]
- * to true if ids[i] was not recorded before and does not occur earlier in the batch, otherwise to
- * false. Empty ids are skipped and are not new. Blocks; returns the session's status.
+ * Records the event ids of a batch, which may contain duplicates. Must be called in a transaction.
+ * Sets is_new[i] to true if ids[i] was not recorded before and does not occur earlier in the batch,
+ * otherwise to false. Empty ids are skipped and are not new. Blocks; returns the session's status.
  */
 QP_MUST_CHECK enum status inbox_keep_new(const struct inbox_repository *inbox,
 	struct session *session, struct arena *arena, const struct slice *ids, bool *is_new,

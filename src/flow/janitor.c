@@ -62,7 +62,8 @@ static bool run_chores(struct janitor *janitor)
 	return swept;
 }
 
-/* A store may not be up yet at start, so the first retries come soon. */
+/* Runs all chores every hour. The first retries after a failure come soon, because a store may not
+ * be up yet when the program starts. */
 static void *janitor_main(void *argument)
 {
 	struct janitor *janitor = argument;

@@ -14,7 +14,8 @@ struct chore {
 	const char *what; /* for the log: "expired idempotency keys" */
 	struct store *store;
 
-	/* Deletes up to `limit` rows in a transaction of its own and sets `deleted`. Blocks. */
+	/* Deletes up to `limit` rows in a transaction of its own and sets `*deleted` to the number
+	 * of deleted rows. Blocks. */
 	enum status (*sweep)(
 		const void *context, struct session *session, size_t limit, size_t *deleted);
 	const void *context;

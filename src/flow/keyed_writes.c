@@ -79,7 +79,8 @@ static void become_owner(struct write *write)
 	write->idempotency->owner = slice_of(owner);
 }
 
-/* Settles a write whose Idempotency-Key is already known. */
+/* Sets the fate of a write whose Idempotency-Key is stored already, or marks the write as
+ * `resumed`. */
 static void replay(struct write *write, const struct idempotency_record *found)
 {
 	struct arena *arena = write->command.arena;
@@ -98,7 +99,7 @@ static void replay(struct write *write, const struct idempotency_record *found)
 		write->command.answer = copy_answer(arena, &found->answer);
 		write->command.answer.replayed = false;
 		write->idempotency->note = arena_copy(arena, found->note);
-		/* stays OPEN: decide() checks whether the row has changed since */
+		/* the write stays OPEN: decide() checks whether its row has changed meanwhile */
 		write->resumed = true;
 	}
 }
@@ -191,7 +192,7 @@ enum status keyed_writes_keep(const struct keyed_writes *keyed, struct session *
 typedef enum status (*idempotency_verb)(
 	struct session *session, struct idempotency_record *records, size_t count);
 
-/* Applies `verb` to the Idempotency-Keys of the writes whose effect ended as `effect`. Marks those
+/* Calls `verb` for the Idempotency-Keys of the writes whose effect ended as `effect`. Marks writes
  * that no longer own their key as `is_lost`. */
 static enum status end_idempotency(struct session *session, const struct write_batch *batch,
 	enum write_effect effect, idempotency_verb verb)

@@ -1,11 +1,11 @@
 /*
- * The Idempotency-Keys of a batch of writes: replays the answers stored under them, and stores new
- * answers. The committer calls these functions between BEGIN and COMMIT of its transactions; each
- * returns the session's status.
+ * Handles the Idempotency-Keys of a batch of writes: replays the answers that are stored under
+ * these keys, and stores new answers. Functions that return a status must be called between BEGIN
+ * and COMMIT, and return the session's status.
  *
  * A write without an effect outside the store needs one transaction: look up the key, decide, store
- * the answer. A write with an effect stores its answer as pending, owned by this attempt until its
- * lease ends; a second transaction then records how the effect ended.
+ * the answer. A write with an effect first stores a pending answer, which belongs to the try that
+ * stored it until a lease ends. A second transaction records how the effect ended.
  *
  * Private to flow/; used only on the committer's thread.
  */
@@ -23,32 +23,37 @@ struct keyed_writes {
 };
 
 /*
- * Collects the writes with an Idempotency-Key. If several share a key, keeps the first and marks
- * the other writes as REPEATED: once this transaction has committed, they get the answer that is
- * stored under the key. The arrays live in the batch's arena.
+ * Collects the writes with an Idempotency-Key as `fresh`. If several writes share a key, keeps the
+ * first write and marks the others as REPEATED: once this transaction has committed, they get the
+ * answer that is stored under the key. The arrays live in the batch's arena.
  */
 struct keyed_writes keyed_writes_of(const struct write_batch *batch);
 
-/* Settles the writes whose Idempotency-Keys are known; the other writes stay in `keyed`. */
+/*
+ * Looks up the Idempotency-Keys. A write whose key is stored gets the stored answer, or 409 if the
+ * key belongs to another request. If the key is pending, the write becomes BUSY or, after the end
+ * of the lease, moves to keyed->resumed. Writes with new keys stay in keyed->fresh.
+ */
 enum status keyed_writes_replay(
 	struct keyed_writes *keyed, struct session *session, const struct write_batch *batch);
 
 /*
- * Takes over the pending Idempotency-Keys of the writes that decide() has resumed, and replaces
- * their notes and answers. Returns RERUN, after a rollback, if another process took one of them
- * over first.
+ * Takes over the pending Idempotency-Keys of the writes that decide() has resumed, and replaces the
+ * stored notes and answers. If another process took over one of these keys first, rolls back and
+ * returns RERUN.
  */
 enum status keyed_writes_claim(
 	const struct keyed_writes *keyed, struct session *session, const struct write_batch *batch);
 
-/* Stores the answers of fresh writes under their Idempotency-Keys for `ttl_us`. The answers of
- * writes with an effect stay pending. */
+/* Stores the answers of keyed->fresh under their Idempotency-Keys for `ttl_us`. The answers of
+ * writes with an effect are stored as pending. */
 enum status keyed_writes_keep(const struct keyed_writes *keyed, struct session *session,
 	const struct write_batch *batch, int64_t ttl_us);
 
 /*
- * In the second transaction: records how the effect of each write has ended. Marks a write that no
- * longer owns its Idempotency-Key as `is_lost`, because the key's new owner records the outcome.
+ * Records under each write's Idempotency-Key how the write's effect ended. Must be called in the
+ * second transaction of the writes. Marks a write that no longer owns its key as `is_lost`, because
+ * the key's new owner records the outcome.
  */
 enum status keyed_writes_settle(struct session *session, const struct write_batch *batch);
 

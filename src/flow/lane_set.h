@@ -1,7 +1,7 @@
 /*
- * The lanes of one service on one store: write lanes, each with a committer, and one read lane with
- * a reader. The hash of a command's key chooses the write lane, so commands on one key keep their
- * order.
+ * A lane set has the lanes of one service on one store: write lanes, each with a committer, and one
+ * read lane with a reader. The hash of a command's key chooses the write lane, so commands on one
+ * key keep their order.
  */
 #ifndef QUIPU_FLOW_LANE_SET_H
 #define QUIPU_FLOW_LANE_SET_H
@@ -25,7 +25,7 @@ struct lane_service {
 
 	/*
 	 * Optional. Creates the private state of one write lane, such as its connections. The
-	 * callbacks below get it as `lane`; without open_lane they get the context.
+	 * callbacks below get that state as `lane`; without open_lane they get `context` instead.
 	 */
 	void *(*open_lane)(void *context);
 	void (*close_lane)(void *lane);

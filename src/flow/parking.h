@@ -12,7 +12,8 @@
 
 struct parking;
 
-/* A key is retried after `retry_ns`, plus or minus half of it at random. */
+/* `retry_ns` is the average time after which the commands of a key are due. For each key, the time
+ * is chosen at random between a half and one and a half times `retry_ns`. */
 struct parking *parking_new(int64_t retry_ns);
 
 /* The parking must be empty. */
@@ -28,18 +29,18 @@ size_t parking_bytes(const struct parking *parking);
 void parking_add(
 	struct parking *parking, struct command *command, struct slice key, int64_t now_ns);
 
-/* Returns whether commands wait for this key. New commands on it must then wait behind them. */
+/* Returns whether commands wait for this key. If so, new commands on the key must be parked. */
 bool parking_has_key(const struct parking *parking, struct slice key);
 
-/* Returns the steady time at which the next key is due or the next deadline passes, or INT64_MAX if
- * nothing is parked. */
+/* Returns the monotonic time at which the next key is due or the next deadline passes, or INT64_MAX
+ * if nothing is parked. */
 int64_t parking_next_ns(const struct parking *parking);
 
 /* Moves the commands whose deadlines have passed to `out`. */
 void parking_take_expired(struct parking *parking, struct command_list *out, int64_t now_ns);
 
-/* Moves up to `max` commands of due keys to `out`. All commands of a key move together; the first
- * key moves even if it has more than `max`. */
+/* Moves up to `max` commands of due keys to `out`. All commands of a key move together; those of
+ * the first key move even if there are more than `max`. */
 void parking_take_due(
 	struct parking *parking, struct command_list *out, size_t max, int64_t now_ns);
 

@@ -1,6 +1,6 @@
 /*
  * Committer and publisher share only two lists, under one lock: the writes that wait to be
- * published, and the writes that have ended. Rounds belong to the publisher's thread.
+ * published, and the writes whose effects have ended. Rounds belong to the publisher's thread.
  *
  * Up to ROUNDS_MAX rounds may be under way. They begin in order but may end in any order: a round
  * that the bus has confirmed does not wait for a round that it has not confirmed.
@@ -113,7 +113,7 @@ static bool has_ended(const struct write_batch *batch)
 	return true;
 }
 
-/* Frees the rounds whose writes have all ended, and notifies the committer. */
+/* Frees the rounds whose effects have all ended, and notifies the committer. */
 static void end_rounds(struct publisher *publisher)
 {
 	struct command_list ended = {0};
@@ -152,7 +152,8 @@ static void work(struct publisher *publisher)
 	end_rounds(publisher);
 }
 
-/* Waits for writes. Returns true when some wait, or false if the thread must end. */
+/* Blocks until there are writes to publish, and returns true. Returns false if the thread must
+ * end. */
 static bool wait_for_writes(struct publisher *publisher)
 {
 	bool stopping;

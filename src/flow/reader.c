@@ -1,10 +1,10 @@
 /*
- * A reader works in rounds. A round takes all small reads that wait, and large reads up to
- * ROUND_BYTES in total, at most one per user. This bounds the memory whatever clients request, and
- * a user who requests a hundred long lists delays others by only one of them. Reads that do not fit
- * wait for the next round.
+ * A reader looks up one batch after the other. A batch has all small reads that wait, and large
+ * reads whose answers take up to ROUND_BYTES in total, at most one per user. So the memory is
+ * bounded whatever clients request, and a user who requests a hundred long lists delays other users
+ * by only one list. Reads that do not fit wait for the next batch.
  *
- * A round begins when the loops have taken the large answers of the round before. Otherwise answers
+ * A batch begins when the loops have taken the large answers of the batch before. Otherwise answers
  * could pile up in front of a busy loop, where no limit applies to them.
  */
 #include "flow/reader.h"
@@ -18,14 +18,14 @@
 #define RERUN_MAX 3
 #define BATCH_ARENA_SIZE (64 * 1024)
 #define ROUND_BYTES (6 * 1024 * 1024)
-/* bounded, because a loop that has ended never takes its answers */
+/* The wait for loops is bounded, because a loop that has ended never takes its answers. */
 #define RECEIPT_WAIT_NS NS_PER_S
 
 struct reader {
 	struct reader_config config;
 	struct arena arena;
-	struct command_list waiting; /* taken from the lane, for a later round */
-	struct read **reads;         /* the reads of this round */
+	struct command_list waiting; /* taken from the lane, but not in a batch yet */
+	struct read **reads;         /* the reads of the current batch */
 	struct receipts receipts;
 	pthread_t thread;
 	bool has_thread;
@@ -97,14 +97,16 @@ static void look_up(struct reader *reader, struct read **reads, size_t count)
 
 /* ---- rounds ------------------------------------------------------------------------------- */
 
-/* How much a round has taken so far. */
+/* The large reads that were chosen for the next batch so far: the memory that their answers may
+ * take, and their users. */
 struct round {
 	size_t bytes;
 	/* which users have a large read: a set of 256 bits, indexed by the hash of the key */
 	uint64_t users[4];
 };
 
-/* Adds the command to the round, or returns false if it has to wait for the next round. */
+/* Returns whether the command may join the batch that is being chosen. If it may and is large, adds
+ * it to `round`. A command that may not join waits for a later batch. */
 static bool round_takes(struct round *round, const struct command *command)
 {
 	size_t bits = command->hash >> 40 & 255;
@@ -127,8 +129,8 @@ static bool is_late(const struct command *command, int64_t now_ns)
 	return now_ns >= command->deadline_ns || atomic_load(&command->client_gone);
 }
 
-/* Moves the commands of the next round to reader->reads, and returns how many there are. Answers
- * the commands whose clients no longer wait. */
+/* Moves the commands of the next batch to reader->reads, and returns how many there are. Moves the
+ * commands whose clients no longer wait to `answered`, with a refusal. */
 static size_t choose(struct reader *reader, struct command_list *answered)
 {
 	int64_t now_ns = clock_steady_ns(reader->config.clock);
@@ -151,7 +153,7 @@ static size_t choose(struct reader *reader, struct command_list *answered)
 	return count;
 }
 
-/* Waits until the loops have taken the large answers of earlier rounds, or for at most
+/* Waits until the loops have taken the large answers of earlier batches, but for at most
  * RECEIPT_WAIT_NS. */
 static void await_receipts(struct receipts *receipts)
 {

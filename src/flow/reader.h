@@ -16,7 +16,7 @@ struct read {
 
 	/*
 	 * Sets the answer of this read alone, or returns the session's status. NULL if the service
-	 * looks it up together with other reads.
+	 * looks this read up together with other reads.
 	 */
 	enum status (*look_up)(struct read *read, struct session *session, struct arena *arena);
 };
@@ -60,7 +60,8 @@ void reader_join(struct reader *reader);
 /* Frees the reader. Call it after reader_join(). */
 void reader_free(struct reader *reader);
 
-/* Runs one round without a thread, for tests. Returns false if the lane is closed and empty. */
+/* Looks up the next batch of reads and answers them. Returns false if the lane is closed and empty.
+ * The reader's thread calls it in a loop; tests call it without a thread. */
 bool reader_step(struct reader *reader);
 
 #endif

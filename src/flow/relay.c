@@ -11,7 +11,8 @@
  *      worker cannot undo what its successor did.
  *   3. While the bus is known to be away, no attempt is counted and no row is delayed. A row is
  *      given up only if it cannot be read, or if a bus that is up has refused it too many times.
- *   4. The first worker polls, probes and counts; the others only help while there is more to do.
+ *   4. The first worker polls, probes the bus and counts rows. The other workers only help while
+ *      there is more to publish.
  */
 #include "flow/relay.h"
 
@@ -35,11 +36,11 @@
 
 struct relay;
 
-/* One thread of a relay. No other thread uses the members, except for the bell and `is_idle`. */
+/* One thread of a relay. Only this thread uses the members, except for `bell` and `is_idle`. */
 struct relay_worker {
 	struct relay *relay;
 	const struct relay_config *config; /* the config of the relay */
-	/* the worker to wake if there is more than one batch; NULL for the last */
+	/* the worker to wake if there is more than one batch; NULL in the last worker */
 	struct relay_worker *next;
 	struct session *session;
 	struct producer *producer;
@@ -54,10 +55,12 @@ struct relay_worker {
 	struct claim *claims;
 	struct claim *next_claims;
 	size_t count;
-	bool is_tried; /* the current batch was published, or cannot be */
-	/* steady time just before the claim: the lease lasts at least lease_us from then */
+	bool is_tried; /* publish() was called for the current batch */
+	/* monotonic time just before the current batch was claimed or its lease renewed; the lease
+	 * lasts at least lease_us from then */
 	int64_t claimed_ns;
-	/* the bus accepted nothing and the batch was returned; cleared by the next pause */
+	/* the bus accepted nothing, so the rows of the batch are returned; cleared by the next
+	 * pause */
 	bool was_away;
 	/* how many rows to claim next; adapted to the number that the bus can confirm before
 	 * publish() times out */
@@ -125,7 +128,7 @@ static size_t claim_limit(struct relay_worker *worker)
 	return 1;
 }
 
-/* ---- claim and end ----------------------------------------------------------------------- */
+/* ---- claiming rows and ending claims ----------------------------------------------------- */
 
 static void count_ends(struct relay_worker *worker, const struct claim *claims, size_t count)
 {
@@ -141,8 +144,8 @@ static void count_ends(struct relay_worker *worker, const struct claim *claims, 
 	}
 }
 
-/* In one transaction, ends the current batch, if there is one, and claims up to `max` rows for the
- * next batch. */
+/* In one transaction, ends the claims of the current batch, if there is one, and claims up to `max`
+ * rows for the next batch. */
 static enum status exchange(struct relay_worker *worker, size_t max, size_t *claimed)
 {
 	const struct claim_repository *claims = worker->config->outbox->claims;
@@ -181,9 +184,9 @@ static void advance(struct relay_worker *worker, size_t count, int64_t claimed_n
 }
 
 /*
- * Ends the current batch and claims the next batch. Returns false if the store does not answer. The
- * current batch is then kept until its lease is over, and dropped after that, because other relays
- * may claim its rows.
+ * Ends the claims of the current batch and claims the next batch. Returns false if the store does
+ * not answer. The current batch is then kept until its lease is over, and dropped after that,
+ * because other relays may claim its rows.
  */
 static bool turn(struct relay_worker *worker)
 {
@@ -276,9 +279,9 @@ static void adapt(struct relay_worker *worker, size_t count)
 
 /*
  * Decides how the claims of published rows end. If the bus is known to be away, no attempt is
- * counted. Otherwise an outage would use up a row's attempts, and its growing delay would hold it
- * back for up to 90 s after the bus is back. claim_limit() keeps such rows from being claimed over
- * and over.
+ * counted. If attempts were counted, an outage would use them up, and the growing pause between
+ * attempts would hold a row back for up to 90 s after the bus is back. claim_limit() keeps the
+ * worker from claiming such rows over and over.
  */
 static void conclude_published(struct relay_worker *worker, size_t count, enum status status)
 {
@@ -357,7 +360,7 @@ static void publish(struct relay_worker *worker)
 	FAILPOINT("relay.published");
 }
 
-/* ---- the thread -------------------------------------------------------------------------- */
+/* ---- the thread of a worker -------------------------------------------------------------- */
 
 /* Counts the rows of the outbox for the metrics, every few seconds. */
 static void look(struct relay_worker *worker)
@@ -396,7 +399,7 @@ static void *relay_main(void *argument)
 			publish(worker);
 		if (!turn(worker)) {
 			if (bell_is_stopping(&worker->bell))
-				break; /* other relays take over when the leases end */
+				break; /* other relays claim the rows when the leases end */
 			bell_wait(&worker->bell, RETRY_NS);
 			continue;
 		}
@@ -496,7 +499,7 @@ static const struct family {
 	const char *name;
 	const char *type;
 	const char *help;
-	size_t offset; /* the offset of its tally in struct relay */
+	size_t offset; /* where in struct relay the tally of this family is */
 	int64_t unit;
 } families[] = {
 	{"quipu_outbox_pending", "gauge",

@@ -1,7 +1,7 @@
 /*
- * The order of the steps makes Idempotency-Keys safe: see flow/keyed_writes.c. The effects of
- * earlier batches are recorded first, so that a write that repeats a key whose effect has just
- * ended finds the answer of that key.
+ * The order of the steps makes Idempotency-Keys safe: see flow/keyed_writes.c. The first step
+ * records, under their Idempotency-Keys, how the effects of earlier batches ended. So a write that
+ * repeats such a key finds the answer.
  */
 #include "flow/transaction.h"
 
@@ -52,8 +52,7 @@ static enum status decide_open(
 	return status;
 }
 
-/* With TRANSACTION_SINGLE, the server may already have committed when the first failpoint is
- * reached. */
+/* With TRANSACTION_SINGLE, the database may have committed before "commit.before" is reached. */
 static enum status commit(struct session *session)
 {
 	enum status status;

@@ -1,7 +1,7 @@
 /*
- * The one transaction of a batch: replays Idempotency-Keys, lets the service decide, records the
- * effects of earlier batches, keeps the answers, and commits. Private to flow/; used only on the
- * committer's thread.
+ * Runs the one transaction of a batch: replays Idempotency-Keys, lets the service decide, records
+ * the effects of earlier batches, stores the answers, and commits. Private to flow/; used only on
+ * the committer's thread.
  */
 #ifndef QUIPU_FLOW_TRANSACTION_H
 #define QUIPU_FLOW_TRANSACTION_H
@@ -9,8 +9,9 @@
 #include "flow/committer.h"
 
 /*
- * Decides whether this attempt can be a single statement, and returns the mode for it. A write that
- * a single statement has skipped before needs a transaction that reads its row.
+ * Returns the mode in which to run the batch: TRANSACTION_SINGLE if one statement can apply the
+ * whole batch and that saves a round trip, otherwise batch->mode. If a single statement has skipped
+ * one of the writes before, returns batch->mode, because the row of that write has to be read.
  */
 enum transaction_mode transaction_plan(
 	const struct committer_config *config, const struct write_batch *batch);

@@ -3,9 +3,9 @@
  * struct write as the first member of their own commands.
  *
  *   fate       set by                                  next
- *   OPEN       committer, before each attempt          decide() must settle it
- *   ANSWERED   decide(), or the committer if its       delivered after COMMIT
- *              Idempotency-Key has an answer
+ *   OPEN       committer, before each attempt          decide() must set another fate
+ *   ANSWERED   decide(); committer, if an answer is    delivered after COMMIT
+ *              stored under the Idempotency-Key
  *   BUSY       decide(), if another session holds the  parked and retried when due, as often as
  *              row; committer, if the Idempotency-Key  the service allows (see committer.h)
  *              is pending elsewhere
@@ -31,10 +31,10 @@ enum write_fate {
 	WRITE_EFFECT,
 };
 
-/* How an effect outside the store ended: see flow/effects.h. */
+/* Whether an effect outside the store has ended, and how: see flow/effects.h. */
 enum write_effect {
 	EFFECT_BEGUN,
-	EFFECT_DONE,    /* the answer stands and is kept under the Idempotency-Key */
+	EFFECT_DONE,    /* the answer is final and is kept under the Idempotency-Key */
 	EFFECT_FAILED,  /* the effect certainly did not happen: the Idempotency-Key is deleted */
 	EFFECT_UNKNOWN, /* the Idempotency-Key stays pending: a retry repeats the effect */
 };
@@ -43,15 +43,15 @@ struct write {
 	struct command command;
 
 	/*
-	 * Settles this write alone, in the transaction, before the service decides the other
-	 * writes. Returns OK, or the session's status. NULL if the service decides it with the
-	 * other writes.
+	 * Sets the fate of this write alone, in the transaction, before the service decides the
+	 * other writes. Returns OK, or the session's status. NULL if the service decides this write
+	 * with the other writes.
 	 */
 	enum status (*decide)(struct write *write, struct session *session, struct arena *arena);
 	struct idempotency_record *idempotency; /* NULL if it has no Idempotency-Key */
 	enum write_fate fate;
 	enum write_effect effect; /* valid if the fate is EFFECT */
-	/* steady time at which the transaction that began the effect committed */
+	/* monotonic time just after the COMMIT of the transaction that began the effect */
 	int64_t reserved_ns;
 	/* its Idempotency-Key is pending: an earlier attempt decided this write and stored its note
 	 * and answer, but did not record how its effect ended */
@@ -71,27 +71,27 @@ struct write_batch {
 	struct arena *arena; /* reset before the next attempt */
 
 	/* Writes of earlier batches whose effects this transaction records, too; NULL if there are
-	 * none. decide() must record them as settle() does. */
+	 * none. decide() must record these effects as settle() does. */
 	const struct write_batch *ended;
 };
 
 /* Returns the write that `command` is part of. Aborts if it is not a write. */
 struct write *write_of(struct command *command);
 
-/* Settles an open write with its answer. */
+/* Sets the answer of an OPEN write, whose fate becomes ANSWERED. */
 void write_answer(struct write *write, struct answer answer);
 
-/* Settles an open write that still has an effect. `answer` applies if the effect succeeds. */
+/* Sets the fate of an OPEN write to EFFECT. The write gets `answer` if the effect succeeds. */
 void write_begin_effect(struct write *write, struct answer answer);
 
-/* The same for a `resumed` write: begins its effect again, with the note and answer that were
- * stored. */
+/* Sets the fate of an OPEN, `resumed` write to EFFECT: its effect begins again, with the note and
+ * answer that were stored. */
 void write_resume_effect(struct write *write);
 
 /*
- * Sets the Idempotency-Key of `write`. `record` must have scope, key, fingerprint and typed. It is
- * copied into `arena`, the arena of the write's command, which must also hold everything that the
- * record points to.
+ * Sets the Idempotency-Key of `write`. In `record`, `scope`, `key` and `fingerprint` must be set;
+ * `typed` may be empty. The record is copied into `arena`. The arena and everything that the record
+ * points to must live as long as the write.
  */
 void write_set_idempotency(
 	struct write *write, struct arena *arena, const struct idempotency_record *record);

@@ -12,7 +12,8 @@
 
 #define NUMBER_SIZE 24
 
-/* Writes the client's address without its port. Returns an empty slice if the client is gone. */
+/* Writes the client's address, without the port, to `out` and returns it. Returns an empty slice if
+ * the client is gone. */
 static struct slice write_client(const struct connection *connection, char out[INET6_ADDRSTRLEN])
 {
 	struct sockaddr_storage peer;

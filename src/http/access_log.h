@@ -1,7 +1,7 @@
 /*
- * The lines of --access-log: one line at level info for every answer. The members have fixed names
- * and no personal data: a line has the route's template instead of the path, and no query or
- * headers.
+ * Writes the lines of --access-log: one line at level info for every answer. The fields of a line
+ * have fixed names. A line has the route's template instead of the path, and no query, because the
+ * path and the query may contain ids of persons. It does have the client's network address.
  */
 #ifndef QUIPU_HTTP_ACCESS_LOG_H
 #define QUIPU_HTTP_ACCESS_LOG_H

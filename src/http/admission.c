@@ -1,7 +1,8 @@
 /*
- * The checks that run before a handler, in this order: protocol, browser, route, caller,
- * parameters. The first check that fails sets the answer, and the others are skipped. A browser's
- * preflight is answered before the caller is checked, because it carries no token.
+ * Several checks run before a handler, in this order: protocol, browser, route, syntax of the
+ * query, caller, names of the query's parameters. The first check that fails sets the answer, and
+ * the remaining checks are skipped. A browser's preflight is answered before the caller is checked,
+ * because a preflight carries no token.
  *
  * The checks run when the head is complete and before the body is read. So the route's body limit
  * is known in time, and a client that waits for 100 Continue is refused before it sends the body.
@@ -152,7 +153,8 @@ static void read_query(struct request *request)
 		refuse(request, status, why);
 }
 
-/* Adds the challenge of RFC 6750, which names an error only if the request had a token. */
+/* Refuses the caller. A 401 gets the challenge of RFC 6750, which names an error only if the
+ * request had a token. */
 static void refuse_caller(
 	struct request *request, enum status status, const char *why, bool shows_token)
 {

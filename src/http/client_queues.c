@@ -3,7 +3,7 @@
 #include "http/connection.h"
 
 #define HOLDING_TRIES_MAX 64
-#define HOLDS_LITTLE 8192 /* the size of a request and the first chunk of its arena */
+#define HOLDS_LITTLE 8192 /* the memory of a short request: itself and one chunk of its arena */
 
 static void leave(struct client_queues *queues, struct connection *connection)
 {
@@ -65,8 +65,8 @@ static struct connection *longest(const struct client_queues *queues, enum clien
 	return queues->of[state].first;
 }
 
-/* Looks at the front of the queue for connections that hold more memory than a short request.
- * Returns the one that has waited longest, or NULL. */
+/* Looks at the HOLDING_TRIES_MAX connections in this queue that have waited longest. Returns the
+ * first that holds more memory than a short request, or NULL if none does. */
 static struct connection *longest_holding_much(
 	const struct client_queues *queues, enum client_state state)
 {

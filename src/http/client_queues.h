@@ -3,13 +3,13 @@
  * in one of four queues, ordered by when the wait began:
  *
  *   idle    the client may send a request, or close
- *   holds   the same, but its protocol (HTTP/2) keeps memory for it
+ *   holds   the same as idle, but HTTP/2 keeps memory for the connection
  *   sends   the client has to send the rest of a request
  *   reads   the client has to read its answers
  *
  * Under pressure, the connection that has kept us waiting longest is closed: attackers do nothing
  * for as long as they can, while other clients are done in milliseconds. A connection is in no
- * queue while its requests are being served, or while it is a stream whose client reads.
+ * queue while its requests are being served, or while it carries a stream whose client reads.
  *
  * Private to http/; used only on the loop's thread.
  */
@@ -31,13 +31,13 @@ enum client_state {
 	CLIENT_STATES
 };
 
-/* The place of a connection in the queues, embedded in the connection. All zero means that the
+/* The position of a connection in the queues, embedded in the connection. All zero means that the
  * connection is being served and that its client occupies no memory. */
 struct client_place {
 	struct connection *before;
 	struct connection *next;
 	int64_t since_ns;
-	size_t bytes; /* memory that its client makes us hold */
+	size_t bytes; /* memory that the server holds for the client of this connection */
 	enum client_state state;
 };
 
@@ -47,12 +47,12 @@ struct client_queues {
 		struct connection *first; /* the connection that has waited longest */
 		struct connection *last;
 	} of[CLIENT_STATES];
-	size_t bytes; /* the sum over all connections */
+	size_t bytes; /* the memory that the server holds for all clients */
 };
 
 /*
- * Puts the connection into `state`, which began at `since_ns`, and sets the memory of its client to
- * `bytes`.
+ * Records that the connection has been in `state` since `since_ns`, and that the server now holds
+ * `bytes` of memory for its client.
  */
 void client_queues_note(struct client_queues *queues, struct connection *connection,
 	enum client_state state, int64_t since_ns, size_t bytes);
@@ -63,13 +63,15 @@ void client_queues_note(struct client_queues *queues, struct connection *connect
 struct connection *client_queues_longest(const struct client_queues *queues);
 
 /*
- * The same, but considers only connections that occupy memory: those in `sends`, `reads` or
- * `holds`.
+ * The same as client_queues_longest(), but considers only connections that occupy memory: those in
+ * `sends`, `reads` or `holds`.
  *
- * Prefers connections that hold more memory than a short request, because closing a smaller one
- * frees next to nothing. Returns a smaller one only if the `connection_count` connections hold no
- * more than a short request on average, because then their number is the cause. Otherwise the
- * memory belongs to connections that are being served, which will soon be done.
+ * Prefers connections that hold more memory than a short request, because closing any other
+ * connection frees next to nothing. If there is no such connection, the result depends on how much
+ * memory the `connection_count` connections hold on average. If that is no more than a short
+ * request, there are simply too many connections, and a connection in `sends` or `reads` is
+ * returned. If it is more, NULL is returned: most of the memory belongs to connections that are
+ * being served, and these will soon be done.
  */
 struct connection *client_queues_longest_holding(
 	const struct client_queues *queues, size_t connection_count);

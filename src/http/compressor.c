@@ -49,8 +49,8 @@ struct slice compressor_gzip(struct compressor *compressor, struct arena *arena,
 
 /* ---- Accept-Encoding --------------------------------------------------------------------- */
 
-/* Returns the weight of a parameter such as "q=0.5" in thousandths. A parameter that is not a
- * weight means the highest weight, as if it were missing. */
+/* Returns the quality that a parameter such as "q=0.5" states, in thousandths. Any other parameter,
+ * or none, means the highest quality. */
 static int read_quality(struct slice parameter)
 {
 	int quality = 0, unit = 100;

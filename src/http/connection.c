@@ -1,11 +1,12 @@
 /*
  * All work on a connection is done by one function, connection_pump(): it lets the protocol write
- * the answers that are ready, start requests and parse, and repeats this until nothing moves. Every
- * event (input, an answer, room in the socket) leads to a pump.
+ * the answers that are ready, start requests and parse, and repeats this until there is nothing
+ * left to do. Every event (input, an answer, room in the socket) leads to a pump.
  *
- * A pump is limited to a number of rounds and bytes. At the limit, a connection that could go on
- * rests until the loop has polled the other connections. Every call that writes or starts a request
- * may close the connection, so `is_closed` is checked after each.
+ * A pump is limited to an amount of work (PUMP_WORK_MAX) and of bytes (PUMP_BYTES_MAX). At the
+ * limit, a connection that could go on rests until the loop has polled the other connections. Every
+ * call that writes or starts a request may close the connection, so `is_closed` is checked after
+ * each such call.
  */
 #include "http/connection.h"
 
@@ -46,8 +47,8 @@ static void keep_input(struct connection *connection)
 	connection->input.data = connection->kept;
 }
 
-/* Frees the copy of the input as soon as it is parsed, because the connection may then be idle or a
- * stream for a long time. */
+/* Frees the copy of the input as soon as it is parsed, because the connection may then be idle, or
+ * carry a stream, for a long time. */
 static void drop_used_input(struct connection *connection)
 {
 	if (connection->input.len > 0)
@@ -71,7 +72,7 @@ static bool wants_input(const struct connection *connection)
 	if (connection->input_ended || connection->is_resting)
 		return false;
 	if (connection->is_lingering)
-		return true; /* to notice when the client closes */
+		return true; /* read, to notice when the client closes */
 	return connection->protocol->wants_input(connection);
 }
 
@@ -103,8 +104,8 @@ static void on_shut(uv_shutdown_t *shutdown, int failed)
 		connection_close(connection);
 }
 
-/* Ends a connection that has answered everything and expects no further request: shuts down our
- * side of it, or closes it. */
+/* Ends a connection on which everything is answered and no further request is expected: shuts down
+ * our side of the connection, or closes it. */
 static void finish(struct connection *connection)
 {
 	uv_shutdown_t *shutdown;
@@ -148,8 +149,8 @@ bool connection_has_unread_input(const struct connection *connection)
 	       ioctl(fd, FIONREAD, &len) == 0 && len > 0;
 }
 
-/* During a drain, a request that has already arrived is still served, even if the loop has not read
- * it yet. */
+/* Returns whether everything is answered and no further request is expected. During a drain, a
+ * request that has already arrived is still served, even if the loop has not read it yet. */
 static bool is_finished(const struct connection *connection)
 {
 	bool nothing_follows = connection->last_request_seen || connection->input_ended ||
@@ -210,8 +211,8 @@ void connection_pump(struct connection *connection)
 	"\"code\":\"BAD_REQUEST\",\"detail\":\"this port speaks TLS; "                             \
 	"use https:// instead of http://\"}"
 
-/* Answers a client that uses http:// instead of https://. It does not speak TLS, so the answer is
- * not encrypted. */
+/* Answers a client that uses http:// instead of https://. Such a client does not speak TLS, so the
+ * answer is not encrypted. */
 static void answer_in_the_clear(struct connection *connection)
 {
 	static const char text[] =
@@ -228,7 +229,7 @@ static void answer_in_the_clear(struct connection *connection)
 }
 
 /*
- * Decrypts `*bytes`, which came from the socket, and makes it point to the plain text in the
+ * Decrypts `*bytes`, which came from the socket, and makes `*bytes` point to the plain text in the
  * worker's buffer. Everything that a client sends over TLS passes through here. Returns false if
  * the connection was closed or is ending.
  */
@@ -248,7 +249,7 @@ static bool decipher(struct connection *connection, struct slice *bytes)
 		return false;
 	case TLS_BROKEN:
 		connection->last_request_seen =
-			true; /* the connection stays open until the client has read the alert */
+			true; /* finish() then lingers, so that the client can read the TLS alert */
 		if (was_open)
 			connection_close(connection);
 		else
@@ -282,8 +283,8 @@ static void discard(struct connection *connection, size_t len)
 		connection_close(connection);
 }
 
-/* The bytes that looked like the start of a preface belong to a request after all: puts them back
- * in front of the input. */
+/* Puts the bytes that looked like the start of HTTP/2's preface back in front of the input, because
+ * they belong to a request of HTTP/1.1 after all. */
 static void restore_preface(struct connection *connection, struct slice *input)
 {
 	char *together = connection->worker->plain_buffer;
@@ -296,10 +297,10 @@ static void restore_preface(struct connection *connection, struct slice *input)
 }
 
 /*
- * Finds out from the client's first bytes which protocol it speaks: HTTP/2 begins with a preface
- * with which no HTTP/1.1 request can begin. Over TLS the handshake has already chosen the protocol;
- * for HTTP/2 the preface must still follow. Removes the preface from the input. Returns false if
- * more input is needed, or if the connection was closed.
+ * Finds out from the client's first bytes which protocol it speaks: HTTP/2 begins with a preface,
+ * and no request of HTTP/1.1 begins with the same bytes. Over TLS the handshake has already chosen
+ * the protocol; for HTTP/2 the preface must still follow. Removes the preface from the input.
+ * Returns false if more input is needed, or if the connection was closed.
  */
 static bool decide_protocol(struct connection *connection, struct slice *input)
 {
@@ -353,7 +354,7 @@ static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer)
 		return;
 	keep_input(connection);
 	note_turn(connection);
-	/* The buffer is full, so there is more to read. If the connection did not rest here, libuv
+	/* If the buffer is full, there is more to read. If the connection did not rest then, libuv
 	 * would read up to 32 times in a row before it polls the other connections. */
 	if (len == READ_BUFFER_SIZE && !connection->is_resting)
 		worker_rest(connection->worker, connection);
@@ -426,7 +427,7 @@ static bool check_handshake(struct connection *connection, int64_t now)
 void connection_check_deadlines(struct connection *connection, int64_t now)
 {
 	if (connection->is_closed)
-		return; /* it was closed while another connection was checked */
+		return; /* checking another connection has closed this one */
 	if (check_handshake(connection, now))
 		return;
 	if (!connection->is_lingering)
@@ -435,8 +436,8 @@ void connection_check_deadlines(struct connection *connection, int64_t now)
 		connection_close(connection);
 }
 
-/* An IPv6 network (/64) counts as one address, because whoever has one of its addresses has all of
- * them. */
+/* Returns a hash of the client's address. An IPv6 network (/64) counts as one address, because
+ * whoever has one address of such a network has all of its addresses. */
 static uint64_t address_of(int fd)
 {
 	struct sockaddr_storage peer = {0};
@@ -474,7 +475,8 @@ void connection_open(struct http_worker *worker, int fd)
 		return;
 	}
 	uv_tcp_nodelay(&connection->tcp, 1);
-	/* Otherwise the kernel buffers megabytes for each client that does not read. */
+	/* Without this limit, the kernel would buffer megabytes for each client that does not
+	 * read. */
 	setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_max, sizeof(unsent_max));
 	set_reading(connection);
 	note_turn(connection);

@@ -1,7 +1,7 @@
 /*
- * One client connection: its socket, its TLS session, the bytes that wait to be written, and its
- * place among the connections of its loop. Reading requests and writing answers is left to its
- * protocol (protocol.h, http1.h, http2.h). Private to http/; used only on the loop's
+ * A connection is one client's socket, with its TLS session, the bytes that wait to be written, and
+ * its position among the connections of its loop. Reading requests and writing answers is left to
+ * its protocol (protocol.h, http1.h, http2.h). Private to http/; used only on the loop's
  * thread. A connection goes through these states:
  *
  *   greeting   with TLS only: the handshake is not done, and there is nothing to parse
@@ -9,7 +9,8 @@
  *   speaking   bytes go to the protocol, which reads, serves and answers requests
  *   lingering  the last answer is sent and our side is shut down; input is discarded until the
  *              client closes too, so that it can read the answer instead of getting a reset
- *   closed     uv_close() is under way; requests that are still in lanes no longer point to it
+ *   closed     uv_close() is under way; requests whose commands are still in lanes no longer point
+ *              to the connection
  */
 #ifndef QUIPU_HTTP_CONNECTION_H
 #define QUIPU_HTTP_CONNECTION_H
@@ -18,9 +19,9 @@
 #include "http/protocol.h"
 #include "http/worker.h"
 
-/* After this much work a connection lets the other connections go first. A round of HTTP/1.1, which
- * reads at most one request, counts as 2. In HTTP/2 a frame counts as 1, and a request as 1
- * more. */
+/* After this much work in one pump, a connection lets the other connections go first. Each call of
+ * protocol->advance() counts as 2; in HTTP/1.1 such a call reads at most one request. In HTTP/2
+ * each frame adds 1, and each complete request adds 1 more. */
 #define PUMP_WORK_MAX 64
 
 struct connection {
@@ -32,20 +33,20 @@ struct connection {
 	struct connection *next_dirty;
 	const struct protocol *protocol;
 	struct http1 http1;
-	struct http2 *http2;     /* NULL unless it speaks HTTP/2 */
+	struct http2 *http2;     /* NULL unless the client speaks HTTP/2 */
 	struct tls_session *tls; /* NULL for plain HTTP */
 	uint64_t address;        /* a hash of the client's address, without the port */
 
 	struct slice input;   /* bytes not parsed yet; in the worker's buffer, or in `kept` */
 	char *kept;           /* an owned copy of input that had to wait */
 	size_t write_backlog; /* bytes that libuv has accepted but not yet written */
-	size_t pump_bytes;    /* bytes written since the connection last let others go first */
-	size_t pump_work;     /* work done since then; see PUMP_WORK_MAX */
+	size_t pump_bytes;    /* bytes written since the last pump began */
+	size_t pump_work;     /* work done since the last pump began; see PUMP_WORK_MAX */
 	size_t preface_seen;  /* how many bytes of the HTTP/2 preface have arrived */
-	size_t queued_bytes;  /* memory of the requests that have started */
+	size_t queued_bytes;  /* memory charged by request_charge() and request_count_bytes() */
 	size_t discarded_bytes;
 	int64_t accepted_ns;
-	int64_t active_ns; /* when an answer was last written, or when the client last read one */
+	int64_t active_ns; /* when output was last written, or when the client last read output */
 	struct client_place place;
 	bool is_undecided; /* it is not yet known which protocol the client speaks */
 	bool is_dirty;
@@ -75,8 +76,9 @@ void connection_pump(struct connection *connection);
  */
 void connection_close(struct connection *connection);
 
-/* Closes the connection, or answers 408, if one of its deadlines has passed. Also checks its
- * stream. */
+/* Checks the deadlines of the connection, its requests and its streams. If a deadline has passed,
+ * answers 408, or ends the request, the stream or the whole connection. Also sends the heartbeats
+ * that are due. */
 void connection_check_deadlines(struct connection *connection, int64_t now_ns);
 
 /* Returns true if so much output is waiting that nothing more should be read or started. */
@@ -90,11 +92,11 @@ bool connection_has_unread_input(const struct connection *connection);
 /* Writes `bytes`. The caller may change them afterwards. */
 void connection_write(struct connection *connection, struct slice bytes);
 
-/* Writes several parts, encrypted if the connection has TLS. Everything that a client receives
- * passes through here. */
+/* Writes several pieces of bytes, encrypted if the connection has TLS. All answers and values of
+ * streams pass through here. */
 void connection_write_parts(struct connection *connection, const uv_buf_t *parts, size_t count);
 
-/* Sends the output of the TLS session. */
+/* Sends the encrypted bytes that the TLS session has ready. */
 void connection_send_output(struct connection *connection);
 
 /* For streams: keeps the kernel's send buffer small, so that waiting values stay in the stream,
@@ -110,8 +112,9 @@ struct request *request_new(void *context);
 void request_start(struct request *request);
 
 /*
- * Prepares an answered request for writing: chooses an id if the client sent none, applies the
- * error style of its path, begins its stream if it has one, counts it and logs it.
+ * Prepares the answer of a request for writing: chooses an X-Request-Id if the client sent none,
+ * applies the error style of the path, begins the stream if there is one, completes the answer
+ * (negotiation.h), and counts and logs it.
  */
 void request_finish(struct request *request);
 
@@ -121,11 +124,11 @@ void request_drop(struct request *request);
 /* Returns a request to the pool. Its command must not be in a lane. */
 void request_free(struct request *request);
 
-/* Counts the memory of the request for its connection. Called when the connection starts the
- * request. */
+/* Charges the memory of the request to its connection. Called once: in HTTP/1.1 when the request
+ * starts, in HTTP/2 when it begins to arrive. */
 void request_charge(struct request *request);
 
-/* Counts the memory that the request has gained since it was last counted. */
+/* Charges the memory that the request has gained since it was last charged. */
 void request_count_bytes(struct request *request);
 
 /* Submits the command of a request that the protocol had deferred. */

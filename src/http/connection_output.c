@@ -1,8 +1,8 @@
 /*
- * How a connection writes, encrypted if the client speaks TLS. Most answers fit into the socket's
- * buffer, so a write first tries the socket directly and hands a copy of the rest to libuv. That
- * rest is counted in the connection's `write_backlog`. A large backlog means that the client reads
- * too slowly; until it shrinks, nothing more is read from that client.
+ * Sends the output of a connection, encrypted if the client speaks TLS. Most answers fit into the
+ * socket's buffer, so bytes are first written straight to the socket; libuv gets a copy of the
+ * rest. That rest is counted in the connection's `write_backlog`. A large backlog means that the
+ * client reads too slowly; until the backlog shrinks, nothing more is read from that client.
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -13,7 +13,8 @@
 #include "base/container.h"
 #include "http/connection.h"
 
-/* By default the kernel would buffer megabytes of old values for a client that does not read. */
+/* The size of the kernel's send buffer for a connection with a stream. By default the kernel would
+ * buffer megabytes of old values for a client that does not read. */
 #define STREAM_SEND_BUFFER (8 * 1024)
 
 static int64_t now_ns(const struct connection *connection)
@@ -42,8 +43,8 @@ static void on_written(uv_write_t *uv, int failed)
 		connection_pump(connection);
 }
 
-/* Copies everything after the first `done` bytes, which the kernel has accepted, and lets libuv
- * write it. */
+/* The kernel has accepted the first `done` bytes of the parts. Copies the remaining bytes and lets
+ * libuv write them. */
 static void write_rest(
 	struct connection *connection, const uv_buf_t *parts, size_t count, size_t done)
 {
@@ -132,7 +133,7 @@ void connection_favour_new_values(struct connection *connection)
 	int fd;
 
 	uv_send_buffer_size(tcp, &size);
-	/* Otherwise the kernel retransmits to an unplugged client for a quarter of an hour. */
+	/* Without this limit, the kernel would retransmit to an unplugged client for 15 minutes. */
 	if (uv_fileno(tcp, &fd) == 0)
 		setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &stall_ms, sizeof(stall_ms));
 }

@@ -7,7 +7,8 @@
 
 #define EXPOSED "RateLimit, Retry-After, Link, Idempotent-Replayed, X-Request-Id"
 
-/* The headers that Quipu reads, and those that polyfills of EventSource send. */
+/* The request headers that pages may send: those that Quipu reads, and those that polyfills of
+ * EventSource send. */
 #define ALLOWED                                                                                    \
 	"Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-User-Id, X-Request-Id, "   \
 	"traceparent, tracestate, Cache-Control, X-Requested-With"

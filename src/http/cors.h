@@ -1,18 +1,19 @@
 /*
- * Web pages of other origins (CORS, as the Fetch standard defines it). A browser lets a page read
- * our answers, and send requests that carry a token, only if the answer names the page's origin.
- * The operator decides which origins are named (--cors-origins). This only widens what browsers
- * allow. Who the caller is, and what that caller may do, is decided elsewhere, as for every client.
+ * Lets web pages of other origins use the server (CORS, as the Fetch standard defines it). A
+ * browser lets a page read our answers, and send requests that carry a token, only if the answer
+ * names the page's origin. The operator decides which origins are named (--cors-origins). CORS only
+ * widens what browsers allow. Who the caller is, and what that caller may do, is decided elsewhere,
+ * as for every client.
  *
  * All functions are for the loop and never block. `origins` is a list separated by commas, or "*"
- * for all, or empty, which switches CORS off.
+ * for all origins, or empty, which switches CORS off.
  */
 #ifndef QUIPU_HTTP_CORS_H
 #define QUIPU_HTTP_CORS_H
 
 #include "http/request.h"
 
-/* Returns whether `origin` has the form scheme://host[:port] in which browsers send it. */
+/* Returns whether `origin` has the form scheme://host[:port] in which browsers send origins. */
 bool cors_origin_is_valid(struct slice origin);
 
 /* Returns whether this is a preflight: a browser sends it to ask whether it may send the real
@@ -23,12 +24,12 @@ bool cors_is_preflight(const struct request *request);
 bool cors_preflight_is_safe(const struct request *request);
 
 /*
- * Returns the answer to a preflight for a path with these methods ("GET, HEAD"), in the request's
- * arena: 204, or a refusal if the page's origin is not in the list.
+ * Returns the answer to a preflight, in the request's arena: 204, or a refusal if the page's origin
+ * is not in `origins`. `allow` lists the methods of the path, such as "GET, HEAD".
  */
 struct answer cors_preflight(struct slice origins, struct request *request, struct slice allow);
 
-/* Returns whether answers depend on the origin, so that Vary must name it. */
+/* Returns whether answers depend on the page's origin, so that Vary must name Origin. */
 bool cors_depends_on_origin(struct slice origins);
 
 /* Adds the headers that let pages of the listed origins read the request's answer, whatever the

@@ -1,16 +1,16 @@
 /*
- * One stream of HTTP/2: a request and its answer. (In this program, "stream" alone means an event
- * stream; see stream.h.) An exchange is in exactly one list of its connection, according to its
- * state:
+ * An exchange is one stream of HTTP/2: a request and its answer. (In this program, "stream" alone
+ * means an event stream; see stream.h.) An exchange is in exactly one list of its connection,
+ * according to its state:
  *
  *   state       event                                    next
  *   receiving   the client has sent everything           serving
- *   receiving   refused before that                      answered
+ *   receiving   the request is refused                   answered
  *   serving     request_answer(), or its stream starts   answered
- *   serving     its large answer waits for another one   waiting
+ *   serving     another large answer must be done first  waiting
  *   waiting     the other large answer is done           serving
  *   answered    the next pump submits it to nghttp2      sending, or streaming
- *   sending     its last frame is in the output          sent, and freed after the write
+ *   sending     its last frame is in the output          sent; freed when the output is written
  *   streaming   its event stream ends                    gone
  *   serving     the client resets it                     serving until its command is back
  *   any other   the client resets it                     gone
@@ -47,7 +47,7 @@ struct exchange {
 	struct exchange *next;
 	int32_t id; /* the stream id of HTTP/2 */
 	enum exchange_state state;
-	int64_t since_ns;        /* when the client last sent or read a part of this exchange */
+	int64_t since_ns;        /* when it last entered a state, got its head or sent data */
 	struct request *request; /* NULL for an event stream */
 	struct stream *stream;   /* NULL for a request */
 
@@ -56,14 +56,14 @@ struct exchange {
 	size_t body_bytes;
 	struct buffer body;
 	bool has_head;
-	bool has_all; /* the client has sent everything */
+	bool has_all; /* the client has sent the whole request */
 	bool is_reset;
 
 	struct slice rest;          /* the part of the body or value that is not sent yet */
 	struct stream_event *event; /* the value to which `rest` belongs, or NULL */
 };
 
-/* The exchanges in one state, in the order in which they entered it. */
+/* The exchanges in one state, ordered by when they entered the state. */
 struct exchange_list {
 	struct exchange *first;
 	struct exchange *last;

@@ -1,10 +1,10 @@
 /*
- * HTTP/1.1 on one connection. http1_advance() is one round of a pump: it writes the answers that
- * are ready, starts the request that waits and parses the next request, so the order of requests
- * and answers is decided in one place.
+ * Implements HTTP/1.1 on one connection. A pump (connection.c) calls advance() repeatedly, which
+ * writes the answers that are ready, starts the request that waits and parses the next request. So
+ * the order of requests and answers is decided in one place.
  *
  * Every call that writes or starts a request may close the connection, so `is_closed` is checked
- * after each.
+ * after each such call.
  */
 #include "http/http1.h"
 
@@ -111,7 +111,7 @@ static bool wants_input(const struct connection *connection)
 	const struct http1 *http1 = &connection->http1;
 
 	if (http1->stream)
-		return true; /* to notice when the client closes */
+		return true; /* read, to notice when the client closes */
 	return !http1->held && connection->input.len == 0 && !connection->last_request_seen &&
 	       !connection_is_backed_up(connection);
 }
@@ -143,7 +143,7 @@ static bool is_between_requests(const struct connection *connection)
 	return connection->http1.parser.stage == STAGE_IDLE;
 }
 
-/* ---- whose turn it is -------------------------------------------------------------------- */
+/* ---- who has to act next ----------------------------------------------------------------- */
 
 static enum client_state state_of(const struct connection *connection)
 {
@@ -152,7 +152,7 @@ static enum client_state state_of(const struct connection *connection)
 	if (http1->first)
 		return CLIENT_SERVED;
 	if (connection_is_backed_up(connection))
-		/* the client's next request starts after it has read some of the answers */
+		/* the next request starts after the client has read some of the answers */
 		return CLIENT_READS;
 	if (http1->held)
 		return CLIENT_SERVED;
@@ -245,11 +245,12 @@ static void drain(struct connection *connection)
 
 static void answered(struct connection *connection, struct request *request)
 {
-	(void)request; /* the answer is sent after the answers before it */
+	(void)request; /* whichever it is, the next pump writes answers in the order of requests */
 	worker_mark_dirty(connection->worker, connection);
 }
 
-/* Never defers: nothing else starts on this connection until a large read is answered. */
+/* HTTP/1.1 never defers a look-up: nothing else starts on a connection until a large read is
+ * answered. */
 static bool defers(struct connection *connection, struct request *request)
 {
 	(void)connection;

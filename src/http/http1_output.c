@@ -1,6 +1,6 @@
 /*
- * What an HTTP/1.1 connection sends: answers in the order of their requests, several with one
- * write, and the values of a stream, one at a time.
+ * Writes what an HTTP/1.1 connection sends: answers in the order of their requests, several in one
+ * system call, and the values of a stream, one at a time.
  */
 #include "base/clock.h"
 #include "http/connection.h"
@@ -21,8 +21,8 @@ static bool ends_connection(const struct connection *connection, const struct re
 	return !request->keep_alive || connection->worker->draining;
 }
 
-/* Sets the two parts of the answer: the head, which may include the body, and a body that was not
- * copied. The second part may be empty. */
+/* Sets parts[0] to the head of the answer, with a short body behind it. Sets parts[1] to a long
+ * body, which is not copied; parts[1] is empty if the body is short. */
 static void render(struct connection *connection, struct request *request, uv_buf_t parts[2])
 {
 	bool close_after = ends_connection(connection, request);
@@ -76,9 +76,9 @@ void http1_write_continue(struct connection *connection)
 	static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
 	uv_buf_t part = uv_buf_init((char *)(uintptr_t)text, sizeof(text) - 1);
 
-	/* If earlier requests are not answered yet, 100 Continue would be taken for one of their
-	 * answers, so it is left out. The client then sends the body after a while, as RFC 9110
-	 * allows. */
+	/* If earlier requests are not answered yet, the client would take 100 Continue for one of
+	 * their answers, so nothing is written. The client then sends the body after a while, as
+	 * RFC 9110 allows. */
 	if (!connection->http1.first)
 		connection_write_parts(connection, &part, 1);
 }

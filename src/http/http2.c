@@ -1,9 +1,9 @@
 /*
- * The life of an HTTP/2 connection: reading, letting other connections go first, defence against
- * floods, ending. In each round of a pump, the connection feeds some of its input to nghttp2, whose
- * callbacks (http2_input.c) start requests, and then writes all frames that are ready
- * (http2_output.c). The input is fed in small pieces: nghttp2 always consumes a whole piece, and
- * one connection should not occupy the loop for long.
+ * Runs an HTTP/2 connection: reads, lets other connections go first, defends against floods, and
+ * ends the connection. A pump (connection.c) calls advance() repeatedly. Each call feeds some of
+ * the input to nghttp2, whose callbacks (http2_input.c) start requests, and then writes all frames
+ * that are ready (http2_output.c). The input is fed in small pieces, because nghttp2 always
+ * consumes a whole piece and one connection should not occupy the loop for long.
  */
 #include "http/http2.h"
 
@@ -18,12 +18,13 @@
 
 #define BUDGET_MAX 1000
 
-/* The cost of a piece of input about which nghttp2 reports nothing, such as data for streams that
- * are over. */
+/* The cost (see http2_spend()) of a piece of input about which nghttp2 reports nothing, such as
+ * data for exchanges that are over. */
 #define COST_UNSEEN 8
 
-/* A connection that is serving some requests while other requests wait for the client counts as
- * served if its requests hold no more memory than this. */
+/* While the server works on some requests of a connection, others may wait for the client. The
+ * connection then counts as served (CLIENT_SERVED), unless its requests hold more bytes than
+ * this. */
 #define WAITING_LITTLE (64 * 1024)
 
 static int64_t now_ns(const struct http2 *http2)
@@ -98,7 +99,7 @@ void http2_drop(struct http2 *http2, struct exchange *exchange)
 		return;
 	}
 	request->connection->queued_bytes -= request->queued_bytes;
-	if (request->lane) /* the command was not submitted, so the lane does not have it */
+	if (request->lane) /* the command was deferred, so it never entered the lane */
 		request->command = NULL;
 	request_drop(request);
 	if (was_large)
@@ -182,7 +183,7 @@ void http2_free(struct http2 *http2)
 
 /* ---- input ------------------------------------------------------------------------------- */
 
-/* Feeds a piece of the input. Returns false if the connection is broken. */
+/* Feeds the next piece of the input to nghttp2. Returns false if the connection is broken. */
 static bool feed(struct http2 *http2, struct slice *input)
 {
 	size_t len = input->len < FEED_MAX ? input->len : FEED_MAX;
@@ -197,7 +198,7 @@ static bool feed(struct http2 *http2, struct slice *input)
 	return true;
 }
 
-/* Returns whether there was something to read. May close the connection. */
+/* Feeds input to nghttp2. Returns whether it fed anything. May close the connection. */
 static bool read_on(struct connection *connection)
 {
 	struct http2 *http2 = connection->http2;
@@ -225,8 +226,8 @@ static bool read_on(struct connection *connection)
 static bool is_over(const struct http2 *http2)
 {
 	const struct connection *connection = http2->connection;
-	/* The input has ended, so the client can no longer open a flow-control window, and data
-	 * that needs one would wait for ever. */
+	/* Once the input has ended, the client can no longer open a flow-control window, and data
+	 * that needs a window would wait for ever. */
 	bool is_stuck = connection->input_ended && connection->input.len == 0 &&
 			connection->write_backlog == 0 && http2->of[EXCHANGE_SERVING].count == 0 &&
 			http2->of[EXCHANGE_WAITING].count == 0 &&
@@ -279,7 +280,7 @@ static void input_ended(struct connection *connection)
 	connection_pump(connection);
 }
 
-/* ---- whose turn it is -------------------------------------------------------------------- */
+/* ---- who has to act next ----------------------------------------------------------------- */
 
 static bool is_served(const struct http2 *http2)
 {
@@ -347,8 +348,8 @@ static void answered(struct connection *connection, struct request *request)
 	worker_mark_dirty(connection->worker, connection);
 }
 
-/* Only one large answer is looked up at a time: with 256 at once, one client would take the memory
- * of 256 clients. */
+/* Returns true if `request` has to wait. Only one large answer is looked up at a time: with 256 at
+ * once, one client would take the memory of 256 clients. */
 static bool defers(struct connection *connection, struct request *request)
 {
 	struct http2 *http2 = connection->http2;
@@ -364,7 +365,7 @@ static bool defers(struct connection *connection, struct request *request)
 static void stream_prepared(struct connection *connection, struct request *request)
 {
 	(void)connection;
-	(void)request; /* later requests do not wait for this request */
+	(void)request; /* nothing to do: in HTTP/2, other requests do not wait for a stream */
 }
 
 static void stream_began(
@@ -406,8 +407,8 @@ const struct protocol protocol_http2 = {
 
 /* ---- beginning --------------------------------------------------------------------------- */
 
-/* Switches off the priorities of RFC 7540: a client could make the priority tree large, and the
- * server does not use it. */
+/* Queues our settings for the client. They switch off the priorities of RFC 7540: a client could
+ * make the priority tree large, and the server does not use it. */
 static void submit_settings(struct http2 *http2)
 {
 	const nghttp2_settings_entry settings[] = {
@@ -432,7 +433,7 @@ void http2_begin(struct connection *connection)
 	http2->budget = BUDGET_MAX;
 	if (nghttp2_session_server_new3(
 		    &http2->session, shared->callbacks, http2, shared->option, &functions) != 0)
-		/* fails only if memory runs out, in which case the allocator has already aborted */
+		/* fails only if memory ran out, and then the allocator has already aborted */
 		abort();
 	submit_settings(http2);
 	connection->http2 = http2;

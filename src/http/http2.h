@@ -1,12 +1,12 @@
 /*
- * What a connection keeps while it speaks HTTP/2. nghttp2 does the framing, HPACK and flow control;
- * this module turns nghttp2's streams into requests, sends answers through them, and limits what a
- * client can use. Private to http/; used only on the loop's thread.
+ * This is the state of a connection that speaks HTTP/2. nghttp2 does the framing, HPACK and flow
+ * control; this module turns nghttp2's streams into requests, sends their answers, and limits what
+ * a client can use. Private to http/; used only on the loop's thread.
  *
  * HTTP/2 has no order of requests: every request starts as soon as it is complete. All answers that
- * become ready in one wake-up are sent with one write.
+ * become ready in one wake-up of the loop are sent together, usually in one system call.
  *
- * What a client can use, and how it is limited:
+ * A client can use the following, within these limits:
  *
  *   requests at once           --h2-streams, counted until their commands are back from the
  *                              lanes, so that resetting requests does not make room for more
@@ -14,10 +14,10 @@
  *   memory of nghttp2          --client-bytes, counted exactly (http2_memory.h)
  *   large answers              one is looked up at a time; the others wait
  *   header fields              as in HTTP/1.1: 64, and 16 KiB
- *   frames that carry nothing  a budget, which requests and answers refill; see http2_spend()
+ *   frames that carry nothing  a budget, which answers and time refill; see http2_spend()
  *   time to send               --head-timeout and --body-timeout for each request
  *   time to read               --idle-timeout for each answer, --stream-stall for event streams
- *   a turn on the loop         a number of requests and frames, then it is the others' turn
+ *   time on the loop           after a number of requests and frames, other connections go first
  */
 #ifndef QUIPU_HTTP_HTTP2_H
 #define QUIPU_HTTP_HTTP2_H
@@ -40,7 +40,8 @@ struct http2_shared {
 	char output[HTTP2_OUTPUT_SIZE]; /* frames that are written together */
 };
 
-/* The parts of one write; some are in http2_shared.output, long bodies are in their requests. */
+/* The pieces of bytes that go to the socket in one system call. Most of them are in
+ * http2_shared.output; long bodies stay in their requests. */
 struct http2_parts {
 	uv_buf_t of[HTTP2_PARTS_MAX];
 	size_t count;
@@ -55,13 +56,13 @@ struct http2 {
 	struct exchange_list of[EXCHANGE_STATES];
 	/* the exchange whose large answer is being looked up or sent, or NULL */
 	struct exchange *large;
-	struct http2_parts *parts; /* where frames are collected during a write; otherwise NULL */
+	struct http2_parts *parts; /* where http2_write() collects frames; NULL outside of it */
 	int64_t budget;            /* for frames that carry nothing; see http2_spend() */
 	size_t sweeps_draining;
 	int32_t last_id;   /* the highest stream id that the client has used for a request */
 	int32_t before_id; /* the previous value of last_id */
-	bool has_seen;     /* nghttp2 has called back for the last piece of input */
-	bool has_reset;    /* we have reset a stream; the client may not know this yet */
+	bool has_seen;     /* nghttp2 has called a callback for the last piece of input */
+	bool has_reset;    /* we have reset an exchange; the client may not know this yet */
 	bool is_ending;    /* no further request is accepted */
 	bool is_flooded;
 };
@@ -77,25 +78,26 @@ void http2_free(struct http2 *http2);
 
 /* ---- lists of exchanges ---- */
 
-/* Puts the exchange into `state` and notes the time. */
+/* Puts the exchange into `state`, at the end of that state's list, and sets `since_ns`. */
 void http2_move(struct http2 *http2, struct exchange *exchange, enum exchange_state state);
 
 /* Removes the exchange from its list and frees its request, or ends its event stream. */
 void http2_drop(struct http2 *http2, struct exchange *exchange);
 
-/* Returns how many requests of the client exist. A request that the client has reset counts as long
- * as its command is in a lane. */
+/* Returns how many requests and event streams the connection has. A request that the client has
+ * reset counts as long as its command is in a lane. */
 size_t http2_requests(const struct http2 *http2);
 
 /*
- * Frames that carry no request and no part of an answer (settings, pings, resets, tiny or empty
- * data …) are paid for from a budget. It is refilled by complete requests, by answers that are
- * sent, and over time. A connection that has used up its budget is ended with ENHANCE_YOUR_CALM.
+ * Each connection has a budget for frames of the client that carry next to nothing (settings,
+ * pings, resets, tiny or empty data …). http2_spend() takes `cost` from the budget; http2_earn()
+ * adds `credit` when a part of an answer is sent, when an answer is complete, and with every sweep.
+ * A connection that has used up its budget is ended with ENHANCE_YOUR_CALM.
  */
 void http2_spend(struct http2 *http2, int64_t cost);
 void http2_earn(struct http2 *http2, int64_t credit);
 
-/* Makes nghttp2 ask for the data of all event streams. Never writes. */
+/* Calls http2_resume() for every event stream of the connection. */
 void http2_resume_streams(struct http2 *http2);
 
 /* Implements protocol.check; see http2_check.c. */
@@ -116,17 +118,19 @@ void http2_refuse(
 
 void http2_set_output_callbacks(nghttp2_session_callbacks *callbacks);
 
-/* Submits to nghttp2 the requests that have been answered, and writes all frames that may be sent
- * now. Returns whether it wrote. May close the connection. */
+/* Submits to nghttp2 the answers that are ready, and writes all frames that may be sent now.
+ * Returns whether it wrote any frame. May close the connection. */
 bool http2_write(struct http2 *http2);
 
 /* Sends a heartbeat on an event stream that has been quiet. */
 void http2_send_heartbeat(struct http2 *http2, struct stream *stream);
 
-/* Makes nghttp2 ask for the data of the event stream. Never writes. */
+/* Makes nghttp2 fetch data from the event stream at the next http2_write(). Does not write
+ * itself. */
 void http2_resume(struct http2 *http2, struct stream *stream);
 
-/* Sends the answer of `exchange` as the head of `stream`, which takes over the exchange. */
+/* Moves the HTTP/2 stream of `exchange` to the exchange inside `stream`. The body of the request's
+ * answer becomes the first data that the event stream sends. */
 void http2_begin_stream(struct http2 *http2, struct exchange *exchange, struct stream *stream);
 
 #endif

@@ -1,8 +1,9 @@
 /*
- * The regular sweep over an HTTP/2 connection. It finds requests that do not arrive in full, and
- * answers and streams that are not read. It also starts to drain the connection when the server
- * stops. A missed deadline ends only the exchange that missed it, with one exception: a head that
- * does not arrive ends the connection, because nothing behind it can be read.
+ * Checks an HTTP/2 connection with each sweep. Finds requests that do not arrive in full, and
+ * answers and streams that are not read. Also starts to drain the connection when the server stops.
+ * A missed deadline ends only the exchange that missed it. There are two exceptions, which end the
+ * connection: a client that reads nothing at all, and a head that is not complete in time, because
+ * no frame behind an incomplete head can be read.
  */
 #include "http/http2.h"
 #include "http/stream_internal.h"
@@ -28,7 +29,8 @@ static void check_receiving(struct http2 *http2, int64_t now)
 	for (struct exchange *e = http2->of[EXCHANGE_RECEIVING].first; e; e = next) {
 		next = e->next;
 		if (!e->has_head && now - e->since_ns > limits->head_timeout_ns)
-			/* Nothing behind this head can be read. */
+			/* No frame behind an incomplete head can be read, so the connection
+			 * ends. */
 			nghttp2_session_terminate_session(
 				http2->session, NGHTTP2_ENHANCE_YOUR_CALM);
 		if (e->has_head && now - e->since_ns > limits->body_timeout_ns)
@@ -48,7 +50,7 @@ static void check_sending(struct http2 *http2, int64_t now)
 
 	for (struct exchange *e = http2->of[EXCHANGE_SENDING].first; e; e = e->next) {
 		if (now - e->since_ns <= most)
-			return; /* the exchanges behind it have waited less */
+			return; /* the exchanges behind this one have waited less */
 		reset(http2, e);
 	}
 }

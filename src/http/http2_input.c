@@ -1,10 +1,10 @@
 /*
- * nghttp2's callbacks for frames from the client. nghttp2 has already checked the frames, HPACK and
- * the rules for header fields (lower case, pseudo fields first, no Connection). This file applies
- * the same limits as parser.c, runs admission when the head is complete, and starts the request
- * when the body is complete.
+ * Implements nghttp2's callbacks for frames from the client. nghttp2 has already checked the
+ * frames, HPACK and the rules for header fields (lower case, pseudo fields first, no Connection).
+ * This file applies the same limits as parser.c, runs admission when the head is complete, and
+ * starts the request when the body is complete.
  *
- * A callback never writes and never fails: a refusal becomes an answer or a reset, which nghttp2
+ * A callback never writes to the socket: a refusal becomes an answer or a reset, which nghttp2
  * queues.
  */
 #include <assert.h>
@@ -18,12 +18,13 @@
  * nothing. */
 #define DATA_LEAST 16
 
-/* costs and credits; see http2_spend() */
+/* What a reset takes from the client's budget, and what a complete answer adds to it; see
+ * http2_spend(). */
 #define COST_RESET 2
 #define CREDIT_ANSWER 8
 
-/* Header fields beyond the limits are still counted, up to this many bytes; after that the rest of
- * the block is ignored. */
+/* Header fields beyond the limits are still counted, up to this many bytes. After that the exchange
+ * is reset and the rest of its header fields is ignored. */
 #define HEADER_BYTES_END (TARGET_MAX + 2 * HEADER_BYTES_MAX)
 
 static struct exchange *find(nghttp2_session *session, int32_t id)
@@ -47,9 +48,10 @@ static bool carries_nothing(const nghttp2_frame_hd *head)
 }
 
 /*
- * nghttp2 ignores frames for streams that are over, because the client may not know yet that we
- * have reset them. If we have not reset any, such a frame breaks the rules, and the connection
- * ends. A PRIORITY frame for stream 0, which nghttp2 ignores as well, is also an error.
+ * nghttp2 ignores frames for streams of HTTP/2 that are over, because the client may not know yet
+ * that we have reset such a stream. If we have not reset any stream, a frame like that breaks the
+ * rules, and the connection ends. A PRIORITY frame for stream 0, which nghttp2 ignores as well, is
+ * also an error.
  */
 static void check_stream_id(struct http2 *http2, const nghttp2_frame_hd *head)
 {
@@ -139,7 +141,8 @@ static void add_header(struct exchange *exchange, struct slice name, struct slic
 	request->header_count++;
 }
 
-/* Clients that follow the rules send :authority, or Host, or both with the same value. */
+/* Clients that follow the rules send :authority, or Host, or both with the same value. If the
+ * values differ, both are kept, and admission refuses the request. */
 static void add_host(struct exchange *exchange, struct slice value)
 {
 	struct slice host = request_header(exchange->request, "host");
@@ -180,7 +183,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
 	if (!exchange || exchange->state != EXCHANGE_RECEIVING)
 		return 0;
 	if (exchange->has_head)
-		exchange->header_bytes += name_len + value_len; /* trailers are ignored */
+		exchange->header_bytes += name_len + value_len; /* trailers are only counted */
 	else
 		add_field(exchange, slice_make((const char *)name, name_len),
 			slice_make((const char *)value, value_len));
@@ -191,8 +194,8 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
 	return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 }
 
-/* nghttp2 would drop a field with forbidden characters. Other servers might keep it, so the request
- * is refused. */
+/* nghttp2 would drop a field with forbidden characters. Other servers might keep the field, so the
+ * request is refused. */
 static int on_invalid_header(nghttp2_session *session, const nghttp2_frame *frame,
 	const uint8_t *name, size_t name_len, const uint8_t *value, size_t value_len, uint8_t flags,
 	void *context)
@@ -232,7 +235,8 @@ static bool announces_too_much(const struct exchange *exchange)
 	       (uint64_t)len > exchange->body_max;
 }
 
-/* Answers at once if the head alone decides the answer. */
+/* Called when the head is complete and a body follows. Refuses a body that is announced as too
+ * large. Sends 100 Continue, or the refusal, to a client that waits for 100 Continue. */
 static void answer_head(struct http2 *http2, struct exchange *exchange)
 {
 	struct request *request = exchange->request;
@@ -337,8 +341,8 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 	return 0;
 }
 
-/* Drops a request. If its command is in a lane, keeps it until the command is back; until then it
- * counts against --h2-streams. */
+/* Drops an exchange whose stream of HTTP/2 is over. If the command of its request is in a lane, the
+ * exchange stays until the command is back, and still counts against --h2-streams. */
 static void abandon(struct http2 *http2, struct exchange *exchange)
 {
 	struct request *request = exchange->request;
@@ -354,7 +358,7 @@ static void abandon(struct http2 *http2, struct exchange *exchange)
 	atomic_store_explicit(&request->command->client_gone, true, memory_order_relaxed);
 }
 
-/* nghttp2 reports that a stream of HTTP/2 is over: completed, or reset by either side. */
+/* nghttp2 calls this when a stream of HTTP/2 is over: completed, or reset by either side. */
 static int on_close(nghttp2_session *session, int32_t id, uint32_t code, void *context)
 {
 	struct http2 *http2 = context;
@@ -365,7 +369,7 @@ static int on_close(nghttp2_session *session, int32_t id, uint32_t code, void *c
 	if (exchange->state == EXCHANGE_SENDING && code == NGHTTP2_NO_ERROR)
 		http2_earn(http2, CREDIT_ANSWER);
 	if (exchange->state == EXCHANGE_SENDING)
-		/* kept until the output is written, because the output may refer to the body */
+		/* keep the exchange until the output, which may refer to its body, is written */
 		http2_move(http2, exchange, EXCHANGE_SENT);
 	else
 		abandon(http2, exchange);

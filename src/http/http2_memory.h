@@ -1,8 +1,8 @@
 /*
- * Memory for nghttp2. Every byte that a session holds (HPACK tables, frames, streams) is counted
- * for its connection, and thus against --client-bytes. Small blocks are kept for reuse in one pool
- * per loop: nghttp2 allocates several for each request, and none of them should cost a malloc().
- * Used only on the loop's thread.
+ * Allocates memory for nghttp2. Every byte that a session of nghttp2 holds (HPACK tables, frames,
+ * streams) is counted for its connection, and thus against --client-bytes. Small blocks are kept
+ * for reuse in one pool per loop: nghttp2 allocates several blocks for each request, and this
+ * should not cost several calls of malloc(). Used only on the loop's thread.
  */
 #ifndef QUIPU_HTTP_HTTP2_MEMORY_H
 #define QUIPU_HTTP_HTTP2_MEMORY_H
@@ -21,13 +21,14 @@ struct http2_pool {
 	size_t count[POOL_CLASSES];
 };
 
-/* The bytes that one session has allocated, and where they come from. */
+/* How many bytes one session of nghttp2 has allocated, and the pool that it uses. */
 struct http2_memory {
 	struct http2_pool *pool;
 	size_t bytes;
 };
 
-/* Returns functions that allocate for `memory`, which must outlive the session. */
+/* Returns the functions with which a session of nghttp2 allocates and frees. They count in
+ * `memory`, which must outlive the session. */
 nghttp2_mem http2_memory_functions(struct http2_memory *memory);
 
 void http2_pool_release(struct http2_pool *pool);

@@ -1,10 +1,10 @@
 /*
- * What an HTTP/2 connection sends. nghttp2 decides which frame is next; http2_write() collects
- * frames in the worker's output buffer and writes them together. Only headers pass through
- * nghttp2's own buffer. Short bodies are copied from their request into the output buffer; long
- * bodies are written from where they are.
+ * Writes what an HTTP/2 connection sends. nghttp2 decides which frame is next; http2_write()
+ * collects frames in the worker's output buffer and writes them together. Bodies do not pass
+ * through nghttp2's own buffer: short bodies are copied from their request into the output buffer;
+ * long bodies are written from where they are.
  *
- * Nothing is collected until the kernel has accepted the previous write. Meanwhile answers wait in
+ * Nothing is collected until the kernel has accepted all earlier output. Meanwhile answers wait in
  * their requests, and values in their event streams, where newer values can replace them.
  */
 #include <assert.h>
@@ -22,8 +22,8 @@
 
 #define FIELDS_MAX 32
 
-/* A part of an answer refills the client's budget if it has at least DATA_FULL bytes or is the last
- * part. */
+/* A DATA frame adds CREDIT_DATA to the client's budget (see http2_spend()) if the frame has at
+ * least DATA_FULL bytes or ends a body or value. */
 #define DATA_FULL 256
 #define CREDIT_DATA 2
 
@@ -36,7 +36,8 @@ static int64_t now_ns(const struct http2 *http2)
 
 static bool has_room(const struct http2_parts *parts)
 {
-	/* There must be room for a whole frame, and for two parts: its head and its body. */
+	/* There must be room for a whole frame, and for two parts: the frame's head and its
+	 * body. */
 	return HTTP2_OUTPUT_SIZE - parts->used >= FRAME_MAX && parts->count + 2 <= HTTP2_PARTS_MAX;
 }
 
@@ -45,8 +46,8 @@ static void collect_reference(struct http2_parts *parts, const char *bytes, size
 	parts->of[parts->count++] = uv_buf_init((char *)(uintptr_t)bytes, (unsigned)len);
 }
 
-/* Copies bytes to the output. If the last part ends right before them, it grows; otherwise they
- * become a new part. */
+/* Copies `bytes` to the output buffer. The copy extends the last part if that part ends right
+ * before it; otherwise the copy becomes a new part. */
 static void collect(struct http2 *http2, const void *bytes, size_t len)
 {
 	struct http2_parts *parts = http2->parts;
@@ -65,7 +66,7 @@ static void collect(struct http2 *http2, const void *bytes, size_t len)
 
 /* ---- bodies and values ------------------------------------------------------------------- */
 
-/* Takes the event stream's next value as the value to send. */
+/* Drops the value that was sent. If a new value waits in the event stream, it is sent next. */
 static void take_value(struct exchange *exchange)
 {
 	stream_event_drop(exchange->event);
@@ -74,7 +75,8 @@ static void take_value(struct exchange *exchange)
 		exchange->rest = slice_make(exchange->event->bytes, exchange->event->len);
 }
 
-/* nghttp2's callback: returns how much of the body goes into the next frame. */
+/* nghttp2 calls this before it sends a DATA frame. Returns how many bytes of the body or value go
+ * into the frame. */
 static ssize_t on_wanted(nghttp2_session *session, int32_t id, uint8_t *buffer, size_t most,
 	uint32_t *flags, nghttp2_data_source *source, void *context)
 {
@@ -98,7 +100,7 @@ static ssize_t on_wanted(nghttp2_session *session, int32_t id, uint8_t *buffer, 
 	return (ssize_t)(exchange->rest.len < most ? exchange->rest.len : most);
 }
 
-/* nghttp2's callback: sends a DATA frame. */
+/* nghttp2 calls this to send a DATA frame. Adds the frame to the parts. */
 static int on_data_frame(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *head,
 	size_t len, nghttp2_data_source *source, void *context)
 {
@@ -127,8 +129,8 @@ static int on_data_frame(nghttp2_session *session, nghttp2_frame *frame, const u
 	return 0;
 }
 
-/* nghttp2's callback: a frame was sent. If the frame ends the answer to an incomplete request,
- * tells the client not to send the rest. */
+/* nghttp2 calls this when a frame was sent. If the frame ends the answer to a request that has not
+ * arrived in full, the exchange is reset, so that the client need not send the rest. */
 static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *context)
 {
 	struct http2 *http2 = context;
@@ -178,8 +180,8 @@ static struct header cut_line(struct slice *lines)
 	return header;
 }
 
-/* Fills `fields` with the header fields of an answer. nghttp2 copies them and converts the names to
- * lower case. Returns the number of fields. */
+/* Fills `fields` with the header fields of an answer, and returns their number. nghttp2 will copy
+ * the fields and convert their names to lower case. */
 static size_t list_fields(struct http2 *http2, const struct request *request,
 	struct response_fields *common, nghttp2_nv *fields, char status[4])
 {

@@ -5,11 +5,11 @@
  *
  *   entry    a key that has streams, with its newest value
  *   branch   the streams of an entry on one loop
- *   outlet   a loop, with the list of its branches whose newest value it has not taken yet
+ *   outlet   a loop, with the list of its branches whose newest value the loop has not taken yet
  *
  * Tasks are posted to loops under the lock. A loop closes all its streams before it ends. From then
- * on it has no branches and nothing is posted to it; a task that was posted earlier still runs (see
- * loop_stop()).
+ * on the loop has no branches and no task is posted to it; a task that was posted earlier still
+ * runs (see loop_stop()).
  */
 #include "http/hub.h"
 
@@ -25,9 +25,9 @@
 
 /* Whether a stream counts towards its user's limit. */
 enum counted {
-	COUNTED_NOT,    /* its caller is not a user, or it had to make room and is being closed */
-	COUNTED,        /* counts, and is in the entry's list */
-	COUNTED_BEFORE, /* had to make room, and is in the outlet's list of streams to be closed */
+	COUNTED_NOT,    /* the caller is not a user, or the stream is being closed to make room */
+	COUNTED,        /* the stream counts, and is in its entry's list `users` */
+	COUNTED_BEFORE, /* the stream has to make room, and is in its outlet's list `giving_way` */
 };
 
 struct subscriber {
@@ -37,12 +37,12 @@ struct subscriber {
 	struct subscriber *before;
 	struct subscriber *next;
 
-	enum counted counted; /* under the lock, like the next two members */
+	enum counted counted; /* guarded by the hub's lock, like the next two members */
 	struct subscriber *older;
 	struct subscriber *newer;
 };
 
-/* Subscribers, oldest first, linked by `older` and `newer`. */
+/* A list of subscribers, oldest first, linked by `older` and `newer`. */
 struct seniority {
 	struct subscriber *oldest;
 	struct subscriber *newest;
@@ -52,7 +52,7 @@ struct seniority {
 struct branch {
 	struct hub_entry *entry;
 	struct outlet *outlet;
-	/* the entry's next branch; under the lock, like the next four members */
+	/* the entry's next branch; guarded by the hub's lock, like the next four members */
 	struct branch *next;
 	struct branch *before_changed; /* links the outlet's list of changed branches */
 	struct branch *next_changed;
@@ -69,7 +69,7 @@ struct hub_entry {
 	struct branch *branches;
 	/* NULL if nothing has been published since the entry was created */
 	struct stream_event *newest;
-	struct seniority users; /* the streams opened with this user's tokens */
+	struct seniority users; /* the streams opened with tokens of the user whose id is `key` */
 	uint64_t hash;
 	size_t key_len;
 	char key[];
@@ -81,7 +81,7 @@ struct outlet {
 	struct http_worker *worker;
 	struct outlet *next;
 	struct branch *changed;
-	struct seniority giving_way; /* streams to be closed */
+	struct seniority giving_way; /* streams that the loop must close to make room */
 	bool is_posted;
 };
 
@@ -292,8 +292,8 @@ static void post_outlet(struct outlet *outlet)
 	outlet->is_posted = true;
 }
 
-/* Counts a stream that a user's token has opened. If the user has too many, the oldest must make
- * room: it is put on a list, and its own loop closes it. */
+/* Counts a stream that a user's token has opened. If the user has too many streams, the oldest must
+ * make room: it is put on a list of its loop, which closes it. */
 static void count_user_stream(struct hub *hub, struct subscriber *subscriber)
 {
 	struct seniority *users = &subscriber->branch->entry->users;
@@ -342,8 +342,8 @@ static void on_stream_closed(void *context, struct stream *stream)
 	pthread_mutex_unlock(&hub->lock);
 }
 
-/* Makes the stream a subscriber of `key`. Returns a reference to the newest value, or NULL if there
- * is none. */
+/* Subscribes the stream to `key`. Returns a reference to the newest value of `key`, or NULL if
+ * there is no value. */
 static struct stream_event *join_branch(
 	struct subscriber *subscriber, const struct request *request, struct slice key)
 {
@@ -408,7 +408,7 @@ static struct branch *take_changed(struct outlet *outlet)
 	return taken;
 }
 
-/* Returns the next stream of this loop that must be closed to make room, or NULL. */
+/* Takes the next stream off the list `giving_way` and returns it, or NULL if the list is empty. */
 static struct stream *take_giving_way(struct outlet *outlet)
 {
 	struct stream *stream = NULL;
@@ -424,8 +424,8 @@ static struct stream *take_giving_way(struct outlet *outlet)
 	return stream;
 }
 
-/* The task of an outlet, on its loop. Offering a value never closes a stream, so no branch
- * disappears while values are offered. */
+/* Runs on the outlet's loop: offers new values to streams, then closes streams that must make room.
+ * Offering a value never closes a stream, so no branch disappears while values are offered. */
 static void run_outlet(struct loop_task *task)
 {
 	struct outlet *outlet = CONTAINER_OF(task, struct outlet, task);
@@ -443,7 +443,7 @@ static void run_outlet(struct loop_task *task)
 
 /* ---- publishers, any thread -------------------------------------------------------------- */
 
-/* Adds the branch to its outlet's list of changed branches. Called under the lock. */
+/* Adds the branch to its outlet's list of changed branches. The caller holds the hub's lock. */
 static void note_changed(struct branch *branch)
 {
 	struct outlet *outlet = branch->outlet;

@@ -1,17 +1,19 @@
 /*
  * A hub passes values from the threads that commit them to the streams that show them. Each stream
- * subscribes to one key (a user's id); a value published under a key reaches all of its streams, on
- * all loops:
+ * subscribes to one key (a user's id); a value published under a key reaches all streams of that
+ * key, on all loops:
  *
  *   publisher, any thread   hub_publish() stores the value as the newest of its key, and posts one
- *                           task to each loop that has streams for it
- *   loop                    the task offers the newest value of each changed key to its streams
+ *                           task to each loop that has streams of that key
+ *   loop                    the task offers the newest value of each changed key to the streams of
+ *                           that key
  *
  * Values may be skipped, but never the last value: a newer value replaces a value that a loop has
- * not taken yet, so a loop wakes up once for everything published since. Versions never go back:
- * the hub drops a version older than the newest, so publishers may call in any order.
+ * not taken yet, so a loop wakes up once for everything published since it last woke up. Versions
+ * never go back: the hub drops a version that is not above the newest, so publishers may call in
+ * any order.
  *
- * Publishing to a key without streams costs one look-up, and the hub keeps nothing for it.
+ * Publishing to a key without streams costs one look-up, and the hub stores nothing.
  *
  * A stream misses nothing if it subscribes before the current value is looked up:
  *
@@ -26,8 +28,8 @@
 
 struct hub;
 
-/* The tokens of one user may open at most `streams_per_user` streams. Other callers are limited
- * only by the server's own limits. */
+/* Creates a hub. A user may have at most `streams_per_user` streams open, over all tokens of that
+ * user. Other callers are limited only by the server's own limits. */
 struct hub *hub_new(size_t streams_per_user);
 
 /* Call it after server_free(), and after the last publisher has ended. */
@@ -35,10 +37,10 @@ void hub_free(struct hub *hub);
 
 /*
  * Turns `request` into a stream (see stream_prepare(), which also says when this returns NULL). The
- * hub offers it the newest value of `key` that it knows, and every value published from now on. The
- * hub owns the stream and forgets it when it ends. If the caller is a user, `key` must be that
- * user's id; a user who already has as many streams as allowed loses the oldest. Called on the
- * request's loop.
+ * hub offers the stream the newest known value of `key`, and the values published from now on. The
+ * hub owns the stream and forgets it when the stream ends. If the caller is a user, `key` must be
+ * that user's id; if the user already has as many streams as allowed, the oldest is closed. Called
+ * on the request's loop.
  */
 struct stream *hub_subscribe(struct hub *hub, struct request *request, struct slice key);
 
@@ -52,8 +54,9 @@ void hub_publish(struct hub *hub, struct slice key, int64_t version, struct slic
 bool hub_wants(struct hub *hub, struct slice key);
 
 /*
- * Copies every key that has streams now into `arena`, and returns how many there are. Thread-safe.
- * For callers that know only that another process has changed values, but not which.
+ * Sets `*keys` to copies, in `arena`, of all keys that have streams now, and returns how many there
+ * are. Thread-safe. For callers that know that another process has changed values, but not which
+ * values.
  */
 size_t hub_keys(struct hub *hub, struct arena *arena, struct slice **keys);
 

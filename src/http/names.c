@@ -1,11 +1,11 @@
-/* The lists are short, so they are searched linearly. The nearest name is needed only when a
- * request is refused. */
+/* The lists of names are short, so they are searched linearly. The known name that is nearest to an
+ * unknown name is looked up only when a request is refused. */
 #include "http/names.h"
 
 #include "base/nearest.h"
 #include "base/text.h"
 
-/* How much of an unknown name is shown. Every known name is shorter. */
+/* How many bytes of an unknown name the answer shows. Every known name is shorter. */
 #define SHOWN_BYTES_MAX 64
 
 const char *const names_any[] = {NULL};

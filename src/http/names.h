@@ -1,14 +1,16 @@
 /*
- * The names that a route accepts: the members of its JSON body and the parameters of its query. Any
- * other name is refused. Otherwise a mistyped name would be ignored, and its value silently
- * replaced by the default. Lists end with NULL; NULL itself is the empty list. Thread-safe.
+ * Each route lists the names that it accepts: the members of its JSON body and the parameters of
+ * its query. Any other name is refused. Otherwise a mistyped name would be ignored, and its value
+ * silently replaced by the default. A list of names ends with NULL; a null pointer instead of a
+ * list means that no names are accepted. Thread-safe.
  */
 #ifndef QUIPU_HTTP_NAMES_H
 #define QUIPU_HTTP_NAMES_H
 
 #include "ports/answer.h"
 
-/* For routes that neither parse nor check the query, because probes add parameters of their own. */
+/* For routes that ignore the query, for example because health probes add parameters of their
+ * own. */
 extern const char *const names_any[];
 
 /* The unknown names of one request. */
@@ -17,17 +19,19 @@ struct unknown_names {
 	enum status status;       /* UNKNOWN_FIELD or UNKNOWN_PARAMETER */
 	const char *const *known; /* never names_any */
 	struct field_error *errors;
-	size_t count; /* at most UNKNOWN_NAMES_MAX; further names are not noted */
+	size_t count; /* at most UNKNOWN_NAMES_MAX; further names are left out */
 };
 
 #define UNKNOWN_NAMES_MAX 16
 
-/* Notes a copy of `name`, which must be UTF-8, unless it is known or already noted. */
+/* If `name`, which must be UTF-8, is unknown, adds a copy of it to `unknown`. Has no effect if the
+ * name is known or was added before. */
 void names_check(struct unknown_names *unknown, struct slice name);
 
 /*
- * Returns a 400 that lists the unknown names, of which there must be at least one. If a known name
- * resembles one of them, the answer suggests it; otherwise the answer lists all known names.
+ * Returns a 400 that lists the unknown names, of which there must be at least one. For each unknown
+ * name, the answer suggests the known name that resembles it, or lists all known names if none
+ * does.
  */
 struct answer names_refuse(const struct unknown_names *unknown);
 

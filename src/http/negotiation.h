@@ -1,7 +1,7 @@
 /*
- * The last steps before an answer is written, in any protocol: gzip if the client accepts it, the
- * headers for web pages of other origins, and Vary, which names the request headers that the answer
- * depends on.
+ * Completes an answer before it is written, in any protocol. Compresses the body with gzip if the
+ * client accepts that. Adds the headers that let web pages of other origins read the answer
+ * (cors.h). Adds Vary, which names the request headers that the answer depends on.
  */
 #ifndef QUIPU_HTTP_NEGOTIATION_H
 #define QUIPU_HTTP_NEGOTIATION_H
@@ -9,7 +9,7 @@
 #include "http/request.h"
 
 /* The most bytes that a loop compresses between two sweeps; further answers are sent uncompressed.
- * Compressing this much takes about a fifth of the time between two sweeps. */
+ * Compressing this much takes about a seventh of the time between two sweeps. */
 #define COMPRESS_PER_SWEEP (4 * 1024 * 1024)
 
 /* Completes the request's answer, whose status, headers and body must be set. Called on a loop's

@@ -1,11 +1,11 @@
 /*
- * The callbacks of llhttp. llhttp accepts some bytes that another server or proxy might read as a
- * different request, which is how request smuggling works. Such requests are refused: folded
- * headers, two spaces before the target, any transfer coding but "chunked".
+ * Implements the callbacks of llhttp. llhttp accepts some bytes that another server or proxy might
+ * read as a different request, which is how request smuggling works. Such requests are refused:
+ * folded headers, two spaces before the target, any transfer coding but "chunked".
  *
  * A callback refuses by setting `refusal` and returning HPE_USER; parser_feed() then makes the
- * refusal the answer of the request. A pause means either "request complete" or "the client waits
- * for 100 Continue"; `stage` distinguishes the two.
+ * refusal the answer of the request. HPE_PAUSED means either "request complete" or "the client
+ * waits for 100 Continue"; `stage` distinguishes the two.
  */
 #include "http/parser.h"
 
@@ -125,7 +125,8 @@ static int on_header_value_complete(llhttp_t *llhttp)
 	return 0;
 }
 
-/* Only a single "chunked" is decoded. llhttp accepts more, such as "gzip, chunked". */
+/* Returns whether the request has a Transfer-Encoding other than a single "chunked". llhttp accepts
+ * others, such as "gzip, chunked", but does not decode them. */
 static bool has_other_coding(const struct request *request)
 {
 	struct slice coding = request_header(request, "Transfer-Encoding");
@@ -184,8 +185,8 @@ static int on_message_complete(llhttp_t *llhttp)
 	struct request *request = parser->request;
 
 	request->body = buffer_slice(&parser->body);
-	/* The bytes after CONNECT are meant for a tunnel, even if the request has a
-	 * Content-Length. */
+	/* The connection ends after CONNECT: the bytes that follow are meant for a tunnel, even if
+	 * the request has a Content-Length. */
 	request->keep_alive = llhttp->http_minor > 0 && llhttp_should_keep_alive(llhttp) &&
 			      llhttp->method != HTTP_CONNECT && !request->is_guess;
 	parser->stage = STAGE_IDLE;
@@ -252,8 +253,10 @@ static bool is_token_char(char c)
 	       (c != '\0' && strchr("!#$%&'*+-.^_`|~", c));
 }
 
-/* Returns whether llhttp gave up only because it does not know the method. `at` is the byte where
- * it noticed; a space there ends a method only if a part of a method precedes it. */
+/* Returns whether llhttp gave up only because it does not know the method. `at` is the byte at
+ * which llhttp gave up. It must be a byte of a method, or the space behind a method. In front of
+ * that space there must be a byte of the method: in this input or, if `has_begun`, in an earlier
+ * input. */
 static bool is_unknown_method(
 	const struct parser *parser, llhttp_errno_t result, const char *at, bool has_begun)
 {
@@ -279,9 +282,9 @@ static void feed_stand_in(struct parser *parser)
 }
 
 /*
- * llhttp cannot go on after a method that it does not know, but the client deserves 405 and the
- * list of methods that the path allows. So this function skips the method. Returns true if the
- * bytes after it can be parsed; otherwise sets `event`.
+ * llhttp cannot go on after a method that it does not know. But the client should get a 405 with
+ * the list of methods that the path allows, so this function skips the method. Returns true if the
+ * input has more bytes that can be parsed; otherwise `*event` is what parser_feed() must return.
  */
 static bool skip_method(struct parser *parser, struct slice *input, enum parse_event *event)
 {

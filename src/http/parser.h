@@ -2,7 +2,7 @@
  * Turns the bytes of a connection into requests. llhttp (strict) parses the grammar; this module
  * adds the limits, copies the needed parts into the request's arena, and runs admission as soon as
  * the head is complete, so that the body's limit is known before the body is read. The same bytes
- * yield the same requests, however they are split into reads. Used only on the loop's thread.
+ * yield the same requests, in whatever pieces the bytes arrive. Used only on the loop's thread.
  */
 #ifndef QUIPU_HTTP_PARSER_H
 #define QUIPU_HTTP_PARSER_H
@@ -19,11 +19,11 @@
 #define METHOD_BYTES_MAX 64 /* the maximum length of a method that llhttp does not know */
 
 enum parse_event {
-	PARSE_MORE, /* all input is used up, and more is needed */
-	/* a request is complete: take it. It may already have an answer, if it was refused */
+	PARSE_MORE, /* nothing is complete yet: feed the rest of the input, or more input */
+	/* a request is complete: call parser_take(). A refused request already has an answer */
 	PARSE_REQUEST,
 	PARSE_CONTINUE, /* the client waits for 100 Continue; keep feeding */
-	PARSE_BROKEN,   /* take the request, which has an answer; nothing can be parsed after it */
+	PARSE_BROKEN,   /* call parser_take(): the request has an answer; parsing cannot go on */
 };
 
 enum parse_stage { STAGE_IDLE, STAGE_HEAD, STAGE_BODY };
@@ -45,10 +45,10 @@ struct parser {
 	struct answer refusal; /* set when a callback stops the parser */
 	bool in_trailers;
 	const char *input; /* the input of the current parser_feed() */
-	bool skips_method; /* llhttp does not know the method of this request */
-	bool has_stand_in; /* llhttp parses the rest of this request after another method */
+	bool skips_method; /* the next bytes belong to a method that llhttp does not know */
+	bool has_stand_in; /* llhttp got a known method instead; see feed_stand_in() */
 	size_t skipped;    /* how many bytes of the unknown method were skipped */
-	char tail[2];      /* the last bytes of the previous parser_feed() */
+	char tail[2];      /* the last two bytes of the input before the current input */
 };
 
 /*
@@ -58,15 +58,16 @@ struct parser {
 void parser_init(struct parser *parser, const struct clock *clock,
 	const struct admission *admission, struct request *(*make)(void *context), void *context);
 
-/* Parses `*input`, which must not be empty, and moves it past the bytes that were used. */
+/* Parses `*input`, which must not be empty, and moves its start past the bytes that were used.
+ * Returns what the caller has to do next. */
 enum parse_event parser_feed(struct parser *parser, struct slice *input);
 
-/* Returns the request that is being read or, after PARSE_REQUEST or PARSE_BROKEN, the request that
- * has ended. The caller owns it. */
+/* Returns a request, which the caller owns from now on. After PARSE_REQUEST or PARSE_BROKEN it is
+ * the request that this event is about; otherwise it is the request that is still being read. */
 struct request *parser_take(struct parser *parser);
 
-/* Answers the request that is being read with 408 and returns it. Nothing can be parsed after
- * it. */
+/* Answers the request that is being read with 408 and returns the request. Nothing can be parsed
+ * afterwards. */
 struct request *parser_time_out(struct parser *parser);
 
 #endif

@@ -63,7 +63,7 @@ static enum status decode_segment(
 }
 
 /* Cuts the origin (http://host) off `target`; the rest starts with '/' or '?' or is empty. Returns
- * false, and leaves `target` alone, if it has no origin. */
+ * false, and does not change `target`, if `target` has no origin. */
 static bool cut_origin(struct slice *target)
 {
 	if (!slice_starts_with(*target, "http://") && !slice_starts_with(*target, "https://"))
@@ -114,7 +114,8 @@ enum status path_parse(
 	return STATUS_OK;
 }
 
-/* Decodes a name or value. Text without escapes is not copied. */
+/* Decodes a name or value of a query. Text without escapes is not copied. Returns false for a
+ * broken escape or text that is not UTF-8. */
 static bool decode_text(struct arena *arena, struct slice raw, struct slice *out)
 {
 	*out = raw.data ? raw : slice_of("");
@@ -124,7 +125,7 @@ static bool decode_text(struct arena *arena, struct slice raw, struct slice *out
 	return text_is_utf8(*out);
 }
 
-/* Returns an upper bound for the number of pairs in a query; it includes empty pairs. */
+/* Returns the number of pairs in a query, including empty pairs, which query_parse() leaves out. */
 static size_t count_pairs(struct slice raw)
 {
 	size_t count = raw.len > 0;

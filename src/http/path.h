@@ -1,7 +1,7 @@
 /*
- * Parses the target of a request: splits it on raw '/', then decodes each segment once. Refuses
- * everything that two programs could read differently: an encoded slash, a dot segment, NUL, bytes
- * that are not UTF-8. Pure, and fuzzed (tests/fuzz).
+ * Parses the target of a request: splits its path on raw '/', then decodes each segment once.
+ * Refuses everything that two programs could read differently: an encoded slash, a dot segment,
+ * NUL, bytes that are not UTF-8. Pure, and fuzzed (tests/fuzz).
  */
 #ifndef QUIPU_HTTP_PATH_H
 #define QUIPU_HTTP_PATH_H
@@ -41,14 +41,15 @@ struct query {
 };
 
 /*
- * Parses the raw query of a path. Admission calls it once; everything later reads the parsed
- * parameters. On failure (a broken escape, text that is not UTF-8, more than QUERY_PAIRS_MAX pairs)
- * `*why` is a static text and `*query` is untouched.
+ * Parses the raw query of a path. Admission calls it once; later code uses the parsed parameters.
+ * On failure (a broken escape, text that is not UTF-8, more than QUERY_PAIRS_MAX pairs) `*why` is a
+ * static text and `*query` is untouched.
  */
 QP_MUST_CHECK enum status query_parse(
 	struct arena *arena, struct slice raw, struct query *query, const char **why);
 
-/* Returns the value of a parameter, the last one if there are several, or {NULL, 0}. */
+/* Returns the value of a parameter, or {NULL, 0} if the query does not have it. If the parameter
+ * occurs several times, returns the last value. */
 struct slice query_value(const struct query *query, const char *name);
 
 /* Returns whether an HTTP Host, with or without a port, is localhost or a loopback address. */

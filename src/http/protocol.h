@@ -1,10 +1,10 @@
 /*
- * The interface between a connection and the protocol that it speaks. A connection (connection.h)
- * owns the socket, TLS and the backlog of writes, and decides when it lets other connections go
- * first. Its protocol owns everything between bytes and requests: framing, the order of requests,
- * answers and streams, and their deadlines. Admission, routes, lanes and services see only
- * requests; the protocol makes no difference to them. Private to http/; used only on the loop's
- * thread.
+ * This is the interface between a connection and the protocol that it speaks. A connection
+ * (connection.h) owns the socket, TLS and the output that waits for the socket, and decides when it
+ * lets other connections go first. Its protocol owns everything between bytes and requests:
+ * framing, the order of requests, answers and streams, and their deadlines. Admission, routes,
+ * lanes and services see only requests; the protocol makes no difference to them. Private to http/;
+ * used only on the loop's thread.
  *
  * Any operation that may write may also close the connection; the caller checks `is_closed`.
  */
@@ -20,7 +20,8 @@ struct connection;
 struct request;
 struct stream;
 
-/* Who has to act next, since when, and how much memory the protocol holds for this client. */
+/* Who has to act next on a connection (the client or the server), since when, and how much memory
+ * the protocol holds for the client. */
 struct client_turn {
 	enum client_state state;
 	int64_t since_ns;
@@ -30,14 +31,15 @@ struct client_turn {
 struct protocol {
 	const char *name; /* the name in the access log */
 
-	/* One round of a pump: writes answers, starts requests, uses `connection->input`. Returns
-	 * true if it did anything: another round may then do more. May write and close. */
+	/* connection_pump() calls this repeatedly. Writes answers, starts requests and uses bytes
+	 * of `connection->input`. Returns true if it did anything, because the next call may then
+	 * do more. May write and close. */
 	bool (*advance)(struct connection *connection);
 
 	/* Returns whether the protocol could use bytes from the socket now. */
 	bool (*wants_input)(const struct connection *connection);
 
-	/* Returns whether input is discarded, because it only serves to notice that the client
+	/* Returns true if input is discarded; it is then read only to notice that the client
 	 * closes. */
 	bool (*discards_input)(const struct connection *connection);
 
@@ -45,8 +47,8 @@ struct protocol {
 	 * close. */
 	void (*input_ended)(struct connection *connection);
 
-	/* Returns true if no request and no stream is being served. A request that is still being
-	 * received does not count. */
+	/* Returns true if no request is being served or answered, and no stream is open. A request
+	 * that is still being received does not count. */
 	bool (*is_idle)(const struct connection *connection);
 
 	/* Returns true if no request has begun to arrive, so that a drain may end the connection
@@ -67,7 +69,8 @@ struct protocol {
 	 * to wait; the protocol later calls request_submit_now(). Never writes. */
 	bool (*defers)(struct connection *connection, struct request *request);
 
-	/* Called when the server drains, to end the streams. May write and close. */
+	/* Called when the server begins to drain. HTTP/1.1 ends its stream. HTTP/2 tells the
+	 * client; its streams end with the next sweep. May write and close. */
 	void (*drain)(struct connection *connection);
 
 	/* Called when the connection is closed, to drop all requests and streams. Never writes. */
@@ -75,7 +78,7 @@ struct protocol {
 
 	/* ---- event streams, see stream.h ---- */
 
-	/* Called when it is known that `request` will be answered with a stream. */
+	/* Called by stream_prepare(), when `request` is to be answered with a stream. */
 	void (*stream_prepared)(struct connection *connection, struct request *request);
 
 	/* Called before the head of the stream is written. From now on the connection carries the
@@ -88,7 +91,7 @@ struct protocol {
 	void (*stream_changed)(struct connection *connection, struct stream *stream);
 
 	/* Called when a stream that the connection carries is being freed, so that the protocol
-	 * forgets it. Never writes. */
+	 * forgets the stream. Never writes. */
 	void (*stream_ended)(struct connection *connection, struct stream *stream);
 };
 

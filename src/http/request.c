@@ -1,11 +1,11 @@
 /*
- * A request between its connection and its command. A request has at most one command in a lane at
- * a time. If the client leaves meanwhile, the request loses its connection, waits for the command
- * to come back, and is freed without an answer.
+ * A request stands between its connection and its command. A request has at most one command in a
+ * lane at a time. If the client leaves meanwhile, the request loses its connection, waits for the
+ * command to come back, and is freed without an answer.
  *
- * The memory of a request is charged to its connection in steps, because the arena grows: once when
- * the connection starts the request, and again when it is answered. Requests are pooled per worker
- * together with the first chunk of their arenas, so that an ordinary request needs no malloc().
+ * request_charge() charges the memory of a request to its connection. Because the arena grows,
+ * request_count_bytes() charges the growth later. Requests are pooled per worker together with the
+ * first chunk of their arenas, so that an ordinary request needs no malloc().
  */
 #include "http/request.h"
 
@@ -185,7 +185,7 @@ void request_count_bytes(struct request *request)
 	size_t bytes = request_bytes(request);
 
 	if (request->queued_bytes == 0)
-		return; /* the connection has not charged it yet */
+		return; /* request_charge() was not called yet */
 	request->connection->queued_bytes += bytes - request->queued_bytes;
 	request->queued_bytes = bytes;
 }

@@ -1,7 +1,7 @@
 /*
- * A request, from its first byte to its answer. It belongs to the loop of its connection. While its
- * command is in a lane, the thread behind the lane may use the request's arena, but no other
- * member. If the connection is lost meanwhile, the request outlives it.
+ * A request lives from its first byte to its answer. It belongs to the loop of its connection.
+ * While its command is in a lane, the thread behind the lane may use the request's arena, but no
+ * other member. If the connection is lost meanwhile, the request outlives the connection.
  */
 #ifndef QUIPU_HTTP_REQUEST_H
 #define QUIPU_HTTP_REQUEST_H
@@ -32,12 +32,12 @@ struct request {
 	struct http_worker *worker;
 	struct connection *connection; /* NULL if the client is gone */
 	struct request *next;          /* links the requests of a connection, or the pool */
-	struct exchange *exchange;     /* its exchange in HTTP/2; otherwise NULL */
+	struct exchange *exchange;     /* in HTTP/2, the request's exchange; otherwise NULL */
 
 	struct slice method;
 	struct slice target;
 	struct path path;
-	struct query query; /* empty if the route ignores it */
+	struct query query; /* empty if the route ignores the query */
 	struct header headers[REQUEST_HEADERS_MAX];
 	size_t header_count;
 	struct slice body;
@@ -46,27 +46,29 @@ struct request {
 	uint64_t address;          /* a hash of the client's network address */
 	struct caller caller;
 	struct slice params[REQUEST_PARAMS_MAX];
-	struct slice id; /* X-Request-Id: the client's, or one that the server chose */
-	/* the client's traceparent, or a new one if the client's is not valid; may be empty */
+	struct slice id; /* X-Request-Id, from the client or chosen by the server */
+	/* the client's traceparent, or a new traceparent if the client's is not valid; empty if the
+	 * client sent none */
 	struct slice traceparent;
 	int64_t started_ns;
 	int64_t deadline_ns;
-	size_t queued_bytes;     /* the memory charged to its connection */
-	struct command *command; /* the command that is in a lane, or NULL */
+	size_t queued_bytes;     /* the memory charged to its connection for this request */
+	struct command *command; /* the command that the request waits for, or NULL */
 	/* the lane of a command that the protocol has deferred; otherwise NULL */
 	struct lane *lane;
 	void (*answered)(
 		struct request *request, struct command *command); /* see request_submit_then() */
-	struct answer answer;  /* http_status is 0 until it is answered */
-	struct stream *stream; /* the stream that answers it, or NULL */
+	struct answer answer;  /* http_status is 0 until the request is answered */
+	struct stream *stream; /* the stream that is to answer the request, or NULL */
 	bool is_stream;        /* the answer is the head of a stream and has no length */
-	bool is_large;         /* a read in progress whose answer may be large */
+	bool is_large;         /* its command is not done, and the answer may be large */
 	bool safe;             /* GET or HEAD */
 	bool head_only;
-	/* its token was refused; the connection ends, so that each guess needs a new connection */
+	/* the request's token was refused; the connection ends, so that each guess of a token needs
+	 * a new connection */
 	bool is_guess;
 	bool keep_alive;
-	bool is_abandoned; /* the client has reset it (HTTP/2) while its command is in a lane */
+	bool is_abandoned; /* HTTP/2: the request was reset while its command is in a lane */
 };
 
 /*
@@ -86,24 +88,24 @@ bool request_has_json(const struct request *request);
 void request_answer(struct request *request, struct answer answer);
 
 /*
- * Submits `command`, allocated from the request's arena, to `lane`; its answer becomes the
- * request's. If the lane is full, or if the answer may be large and no memory is left for clients,
- * answers with OVERLOADED at once. Call it once, on the loop; never blocks.
+ * Submits `command`, allocated from the request's arena, to `lane`; the command's answer becomes
+ * the request's answer. If the lane is full, or if the answer may be large and no memory is left
+ * for clients, answers with OVERLOADED at once. Call it once, on the loop; never blocks.
  */
 void request_submit(struct request *request, struct lane *lane, struct command *command);
 
 /*
- * For callers that spread the work over other commands: the request waits for `command`, which
- * never enters a lane. Once the answer of `command` is set, the caller runs the command's task, on
- * the loop and only once. Returns false, after answering with OVERLOADED, if the answer may be
- * large and no memory is left for clients.
+ * Makes the request wait for `command`, which never enters a lane. Used by callers that spread the
+ * work over other commands: once the answer of `command` is set, the caller runs the command's
+ * task, on the loop and only once. Returns false, after answering with OVERLOADED, if the answer
+ * may be large and no memory is left for clients.
  */
 QP_MUST_CHECK bool request_expect(struct request *request, struct command *command);
 
 /*
- * The same as request_submit(), but when the command is back, `answered` runs on the loop and
- * either answers the request or starts its stream. It does not run if the client is gone or the
- * lane was full.
+ * The same as request_submit(), but when the command is back, `answered(request, command)` runs on
+ * the loop and either answers the request or starts its stream. `answered` does not run if the
+ * client is gone or if the command was refused with OVERLOADED.
  */
 void request_submit_then(struct request *request, struct lane *lane, struct command *command,
 	void (*answered)(struct request *request, struct command *command));

@@ -1,4 +1,5 @@
-/* The header fields of an answer, for any protocol, and the answer as bytes of HTTP/1.1. Pure. */
+/* Renders answers: their header fields for any protocol, and whole answers as bytes of HTTP/1.1.
+ * Pure. */
 #ifndef QUIPU_HTTP_RESPONSE_H
 #define QUIPU_HTTP_RESPONSE_H
 
@@ -6,21 +7,22 @@
 
 #define RESPONSE_FIELDS_MAX 8
 
-/* The fields of an answer's head, apart from the lines in `answer.headers`, which follow them. */
+/* The first fields of an answer's head. The lines in `answer.headers` follow after these fields. */
 struct response_fields {
 	struct header of[RESPONSE_FIELDS_MAX];
 	size_t count;
 	char length[24]; /* the text of Content-Length */
 };
 
-/* Sets `fields`, which refer to the request and to `date`. Fields without a value are left out. */
+/* Sets `*fields`, whose values point into the request, `date` and `*fields` itself. Fields without
+ * a value are left out. */
 void response_fields(
 	const struct request *request, struct slice date, struct response_fields *fields);
 
 /*
  * Returns the bytes of the request's answer, in the request's arena. A large body is not copied:
- * `*body` then refers to it and must be sent after the returned bytes. Otherwise `*body` is empty.
- * `date` is an IMF-fixdate.
+ * `*body` then points to the body and must be sent after the returned bytes. Otherwise `*body` is
+ * empty. `date` is an IMF-fixdate.
  */
 struct slice response_render(
 	struct request *request, struct slice date, bool close_after, struct slice *body);

@@ -1,7 +1,8 @@
 /*
- * A linear search over a few dozen routes. Most are rejected at once because their number of
- * segments differs. A list also keeps the order in which `quipu routes` and the metrics show the
- * routes. Each entry also holds the tallies of its answers, so counting needs no look-up.
+ * The router searches a list of a few dozen routes linearly. Most routes are rejected at once
+ * because their number of segments differs. A list also keeps the order in which `quipu routes` and
+ * the metrics show the routes. Each entry of the list also holds the tallies of its route's
+ * answers, so counting needs no look-up.
  */
 #include "http/router.h"
 
@@ -81,7 +82,7 @@ void router_add_style(struct router *router, const struct route_style *style)
 
 void router_apply_style(const struct router *router, struct request *request)
 {
-	/* A target that was refused before it was parsed has no path. */
+	/* A request that was refused before its target was parsed has no path. */
 	struct slice path = request->path.raw.data ? request->path.raw : request->target;
 
 	if (!request->answer.problem)
@@ -217,8 +218,8 @@ static void entry_labels(const struct route_entry *entry, char *labels, size_t s
 		labels, size, "route=\"%s\",method=\"%s\"", entry->route.path, entry->route.method);
 }
 
-/* Requests that no route served: unknown paths and methods, preflights, and bytes that are not
- * HTTP. */
+/* The labels for requests that no route served: unknown paths and methods, preflights, and bytes
+ * that are not HTTP. */
 static const char unmatched_labels[] = "route=\"unmatched\",method=\"any\"";
 
 void router_collect(void *context, struct buffer *page)

@@ -13,13 +13,15 @@
 
 #define BODY_MAX_DEFAULT (64 * 1024)
 
-/* How many HTTP statuses are counted separately; one of them is "other" for all the rest. */
+/* How many tallies of answers each route has: one for each listed HTTP status, and one, "other",
+ * for the remaining statuses. */
 #define ROUTE_CODES 24
 
 struct route {
 	const char *method; /* GET also answers HEAD */
 	const char *path;   /* template: /api/v1/counts/{itemId}/increase */
-	/* with ACCESS_OWNER, the first parameter of the path is the user's id */
+	/* with ACCESS_OWNER and ACCESS_OWNER_STREAM, the user's id is the first parameter of the
+	 * path */
 	enum access access;
 	void (*handle)(void *context, struct request *request);
 	void *context;
@@ -30,9 +32,9 @@ struct route {
 };
 
 /*
- * The format of refusals for paths that begin with a prefix. It replaces problem+json there, even
- * if no route matches. `render` returns the answer for a refusal, whose `problem` is set, in memory
- * of `arena`.
+ * A style is the format of refusals for all paths that begin with `prefix`. It replaces
+ * problem+json there, even if no route matches. `render` returns the answer for `refusal`, whose
+ * member `problem` is set, in memory of `arena`.
  */
 struct route_style {
 	const char *prefix; /* e.g. "/twirp/" */
@@ -69,14 +71,15 @@ void router_add_style(struct router *router, const struct route_style *style);
 void router_apply_style(const struct router *router, struct request *request);
 
 /*
- * Finds the route for a method and path. Returns OK and sets `route` and `params`; or returns
- * METHOD_NOT_ALLOWED and sets `allow`, in memory of `arena`; or returns ROUTE_NOT_FOUND if no route
- * has this path. Members that are not set are undefined.
+ * Finds the route for a method and path. Returns OK and sets `route` and `params` of `*match`; or
+ * returns METHOD_NOT_ALLOWED and sets `allow`, in memory of `arena`, if the path has only routes
+ * for other methods; or returns ROUTE_NOT_FOUND if no route has this path. Members that are not set
+ * are undefined.
  */
 QP_MUST_CHECK enum status router_find(const struct router *router, struct arena *arena,
 	struct slice method, const struct path *path, struct route_match *match);
 
-/* Returns the role of a route of the router, or NULL if it belongs to the program itself. */
+/* Returns the role of a route of the router, or NULL if the route belongs to the program itself. */
 const char *router_role(const struct route *route);
 
 size_t router_count(const struct router *router);

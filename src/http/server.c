@@ -1,13 +1,13 @@
 /*
- * Listening, accepting, and starting and ending the workers. A single acceptor on the first loop
- * gives each socket to the worker with the fewest connections. With one listening socket per loop
- * (SO_REUSEPORT), the kernel would choose by a hash, and one loop could get many connections while
- * others get few.
+ * Listens, accepts connections, and starts and ends the workers. A single acceptor on the first
+ * loop passes each socket to the worker with the fewest connections. With one listening socket per
+ * loop (SO_REUSEPORT), the kernel would choose by a hash, and one loop could get many connections
+ * while others get few.
  *
- * Above --max-connections, the chosen worker closes the connection whose client has kept it waiting
- * longest. The new connection is refused only if no connection waits for its client. A socket is
- * counted in the `connection_count` of its worker from the moment it is handed over, so that
- * server_wait_idle() misses no socket.
+ * Above --max-connections, the chosen worker closes the connection whose client has kept the worker
+ * waiting longest. The new connection is refused only if no connection waits for its client. A
+ * socket is counted in the `connection_count` of its worker as soon as the worker is chosen, so
+ * that server_wait_idle() misses no socket.
  */
 #include "http/server.h"
 
@@ -30,7 +30,7 @@
 #define LISTEN_BACKLOG 4096
 #define ACCEPT_ROUND_MAX 128
 #define ADMIT_TURNS_MAX 32
-#define WAITING_MAX 64 /* further sockets stay in the kernel's queue */
+#define WAITING_MAX 64 /* while this many sockets wait for room, no socket is accepted */
 #define IDLE_POLL_NS (5 * NS_PER_MS)
 
 struct server {
@@ -40,9 +40,9 @@ struct server {
 
 	int listen_fd;
 	char address[128];
-	/* belongs to the loop of the first worker, like the next two members */
+	/* used only by the loop of the first worker, like the next two members */
 	uv_poll_t acceptor;
-	atomic_bool accepting;        /* any thread may read it */
+	atomic_bool accepting;        /* other threads may read this member */
 	bool acceptor_paused;         /* true while file descriptors are used up */
 	struct tally waiting_sockets; /* accepted sockets for which there is no room yet */
 	struct tally refused_connections;
@@ -56,7 +56,7 @@ struct worker_task {
 	struct http_worker *worker;
 	void (*order)(struct http_worker *worker); /* NULL to serve `fd` */
 	int fd;
-	int turns; /* how many rounds of the loop the socket has waited for room */
+	int turns; /* how many iterations of the loop the socket has waited for room */
 };
 
 static void admit(struct http_worker *worker, int fd, int turns);
@@ -160,9 +160,10 @@ static void refuse_connection(struct server *server, int fd)
 
 /*
  * Finds room for a new socket, which is already counted as a connection. If no connection can be
- * closed, because every client has sent something, the socket waits for some rounds of the loop
- * while those clients are read and answered. A waiting socket does not count as a connection. Runs
- * on the worker's loop.
+ * closed now (see worker_make_room()), the socket waits for some iterations of the loop. During
+ * these, the loop reads and answers the clients that have sent something. A waiting socket does not
+ * count as a connection. If there is no room after ADMIT_TURNS_MAX iterations, the socket is
+ * refused. Runs on the worker's loop.
  */
 static void admit(struct http_worker *worker, int fd, int turns)
 {
@@ -453,8 +454,8 @@ static int64_t in_flight(const struct server *server)
 	return sum_workers(server, offsetof(struct http_worker, in_flight));
 }
 
-/* The count is final only after the server has stopped accepting: until then the kernel may hold
- * connections that are not counted yet. */
+/* The number of connections is final only after the server has stopped accepting: until then the
+ * kernel may hold connections that are not counted yet. */
 static bool is_idle(const struct server *server)
 {
 	return !atomic_load(&server->accepting) && in_flight(server) == 0 &&

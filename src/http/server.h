@@ -1,17 +1,17 @@
 /*
- * The HTTP server: one listening socket, and one worker with its own loop per core. Each accepted
- * socket goes to the worker with the fewest connections and stays there. All functions here are for
- * the main thread unless stated otherwise.
+ * The HTTP server has one listening socket and, for each core, one worker with its own loop. Each
+ * accepted socket goes to the worker with the fewest connections and stays there. All functions
+ * here are for the main thread unless stated otherwise.
  *
  * This is how the files of http/ call each other. Everything in the box runs on the thread of one
- * loop; only the arrows that leave it cross threads.
+ * loop; only the arrows that leave or enter the box cross threads.
  *
  *   main thread     server_new(), server_listen(), server_start(), server_drain(), server_free()
  *                          | loop_post()
  *   +--- loop thread ------v--------------------------------------------------+
  *   |  server         accepts, on the loop of the first worker                |
  *   |    | connection_open(), on the loop of the worker that gets the socket  |
- *   |  worker         its connections, whose turn it is, limits, the sweep    |
+ *   |  worker         its connections, which one is next, limits, the sweep   |
  *   |    | connection_pump()                                                  |
  *   |  connection     socket -> tls -> protocol                               |
  *   |  http1, http2   -> parser, nghttp2: bytes become a request              |
@@ -41,7 +41,7 @@ struct server_limits {
 	size_t connections_max;
 	/* how many requests and event streams one HTTP/2 connection may have at once */
 	size_t exchanges_max;
-	/* memory of all connections for requests, and for answers that clients have not read */
+	/* how much memory the requests and the unread answers of all clients may occupy */
 	size_t client_bytes_max;
 	int64_t head_timeout_ns; /* from the first byte of a request to the end of its head, and
 				  * from accepting a connection to the end of its TLS handshake */
@@ -60,8 +60,8 @@ struct server *server_new(size_t loops, const struct server_limits *limits, stru
 	const struct admission *admission);
 
 /*
- * Uses `clock`, which must outlive the server, for connections instead of the machine's clock.
- * Every loop reads it. Call it before server_start().
+ * Makes all loops use `clock`, which must outlive the server, instead of the machine's clock. Call
+ * it before server_start().
  */
 void server_use_clock(struct server *server, const struct clock *clock);
 
@@ -85,8 +85,9 @@ QP_MUST_CHECK bool server_listen(
 enum address_reach { ADDRESS_INVALID, ADDRESS_LOOPBACK, ADDRESS_PUBLIC };
 
 /*
- * Returns whether `address` can be reached only from this machine, or from others as well. May
- * block on a name lookup.
+ * Returns ADDRESS_LOOPBACK if `address` can be reached only from this machine, ADDRESS_PUBLIC if it
+ * can be reached from others as well, and ADDRESS_INVALID if it cannot be resolved. May block on a
+ * name lookup.
  */
 enum address_reach server_address_reach(const char *address);
 
@@ -102,8 +103,8 @@ void server_start(struct server *server);
  */
 void server_drain(struct server *server);
 
-/* Blocks until every request is answered and every connection is closed. Returns false if that has
- * not happened by steady time `until_ns`. */
+/* Blocks until every request is answered and every connection is closed, and returns true. Returns
+ * false if that has not happened by monotonic time `until_ns`. */
 bool server_wait_idle(struct server *server, int64_t until_ns);
 
 /* Closes the remaining connections, ends the loops and frees everything; blocks. No command may be

@@ -1,4 +1,5 @@
-/* The part of the server that its workers use. Private to http/: server.c and worker.c. */
+/* Declares the functions of server.c that workers call. Private to http/: only server.c and
+ * worker.c include it. */
 #ifndef QUIPU_HTTP_SERVER_INTERNAL_H
 #define QUIPU_HTTP_SERVER_INTERNAL_H
 
@@ -11,8 +12,8 @@ int64_t server_stream_count(const struct server *server);
 
 /*
  * Accepts connections again if the server had to pause because it ran out of file descriptors.
- * Every worker calls it on its loop with each sweep, but only the call on the accepting loop has an
- * effect.
+ * Every worker calls this on its loop with each sweep, but only the call on the accepting loop has
+ * an effect.
  */
 void server_resume_accepting(struct server *server, const struct http_worker *worker);
 

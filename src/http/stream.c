@@ -13,8 +13,8 @@
 #include "base/text.h"
 #include "http/stream_internal.h"
 
-/* When a server stops, its clients reconnect spread over this span of time instead of all at
- * once. */
+/* A stream tells its client to wait before it reconnects: RETRY_LEAST_MS plus a random part of
+ * RETRY_SPREAD_MS. So the clients of a server that stops do not reconnect all at once. */
 #define RETRY_LEAST_MS 1000
 #define RETRY_SPREAD_MS 2000
 
@@ -29,8 +29,8 @@ static struct answer stream_head(void)
 	};
 }
 
-/* Reads Last-Event-ID from the header or the query. Polyfills of EventSource use the query, because
- * the header would require a preflight. */
+/* Returns Last-Event-ID from the header or the query, or -1 if it is missing or not valid.
+ * Polyfills of EventSource use the query, because the header would require a preflight. */
 static int64_t known_id(const struct request *request)
 {
 	struct slice header = request_header(request, "Last-Event-ID");

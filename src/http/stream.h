@@ -1,28 +1,30 @@
 /*
- * Server-sent events (text/event-stream): an answer that goes on until one side ends it. A stream
- * carries one value that changes, not a log: a new value replaces a value that still waits, so a
- * slow reader misses some values but always gets the newest. Whatever the client does, at most one
- * value is being written and one waits.
+ * A stream sends server-sent events (text/event-stream): it is an answer that goes on until one
+ * side ends it. A stream carries one value that changes, not a log: a new value replaces a value
+ * that still waits, so a slow client misses some values but always gets the newest. Whatever the
+ * client does, at most one value is being written and one waits.
  *
  *   state      event                          next       what happens
  *   prepared   stream_start()                 started    the head, and a value if there is one, are
- *                                                        sent in the request's turn
+ *                                                        sent as the request's answer
  *   prepared   request_answer()               gone       an ordinary answer is sent instead
  *   prepared   the client is gone             gone       nothing is sent
  *   started    the client is gone, or reads   gone       the connection is closed
  *              nothing, or the server drains
- *   any        stream_close(), the caller's   gone       the connection is closed after what is
- *              token expires, keys change                being written
+ *   any        stream_close(), or the token   gone       the connection is closed after the value
+ *              of the caller expires, or the             that is being written
+ *              keys of the guard change
  *
- * When a stream is gone, its owner is called once, and the pointer is no longer valid.
+ * When a stream is gone, its owner is called once, and the pointer is no longer valid. In HTTP/2
+ * only the stream's exchange ends, instead of the connection.
  *
- * The body has no length and is not chunked. It ends with the connection, as HTTP/1.0 clients
- * require anyway, and every event shows by itself whether it is complete. Further input from the
- * client is discarded; after 64 KiB of it the connection is closed.
+ * In HTTP/1.1 the body has no length and is not chunked. It ends with the connection, as HTTP/1.0
+ * clients require anyway, and every event shows by itself whether it is complete. Further input
+ * from the client is discarded; after 64 KiB of it the connection is closed.
  *
  * A stream belongs to its loop, and everything here is for that loop's thread. No call writes at
- * once: the loop writes before it sleeps. So a value that changes several times in one round of
- * tasks is sent once, and a failed write never calls an owner in the middle of the owner's own
+ * once: the loop writes before it sleeps. So a value that changes several times while the loop runs
+ * its tasks is sent once, and a socket error never calls an owner in the middle of the owner's own
  * work.
  */
 #ifndef QUIPU_HTTP_STREAM_H
@@ -34,16 +36,16 @@
 struct stream;
 
 struct stream_owner {
-	/* Called when the stream is gone, so that the owner forgets it. Must not call functions of
-	 * this header. May be NULL. */
+	/* Called when the stream is gone, so that the owner forgets the stream. Must not call
+	 * functions of this header. May be NULL. */
 	void (*closed)(void *context, struct stream *stream);
 	void *context;
 };
 
 /*
- * Turns `request` into a stream; its route's handler calls it instead of answering. Nothing is sent
- * yet, so that the handler can subscribe to changes before it looks up the current value, and can
- * still refuse the request with request_answer().
+ * Turns `request` into a stream. The route's handler calls this instead of answering. Nothing is
+ * sent yet, so that the handler can subscribe to changes before it looks up the current value, and
+ * can still refuse the request with request_answer().
  *
  * The client already knows the values up to the request's Last-Event-ID, so they are never sent.
  * This relies on ids that only grow: a client whose Last-Event-ID is ahead of the value receives
@@ -61,18 +63,20 @@ void stream_start(struct stream *stream);
 struct stream *stream_open(struct request *request, struct stream_owner owner);
 
 /*
- * Offers the value `data` with an `id`, which must not be negative. Has no effect unless the id is
- * above Last-Event-ID and above all ids offered before, so that a client never sees a value go
- * back.
+ * Offers the value `data` with an `id`, which must not be negative. The value is sent only if its
+ * id is above Last-Event-ID and above all ids offered before, so that a client never sees a value
+ * go back.
  */
 void stream_offer(struct stream *stream, int64_t id, struct slice data);
 
-/* The same with an event that other streams share. The stream takes its own reference. */
+/* The same as stream_offer(), with an event that other streams share. The stream takes its own
+ * reference. */
 void stream_offer_event(struct stream *stream, struct stream_event *event);
 
 /*
  * Ends a stream and drops the waiting value, if there is one. If the stream was started, the owner
- * is called before this returns; otherwise the stream ends as soon as its head is written.
+ * is called before stream_close() returns. If the stream was only prepared, it still has to be
+ * started; it then ends, and the owner is called, as soon as its head is written.
  */
 void stream_close(struct stream *stream);
 

@@ -6,7 +6,7 @@
 
 #include "base/arena.h"
 
-#define ID_LINE_MAX 32 /* "id: ", 19 digits, a line break */
+#define ID_LINE_MAX 32 /* room for "id: ", 19 digits and a line break */
 
 static const struct slice data_prefix = SLICE("data: ");
 
@@ -15,7 +15,8 @@ static bool is_break(char c)
 	return c == '\n' || c == '\r';
 }
 
-/* Cuts a line off `*rest`, at any line break that clients recognise. Returns false at the end. */
+/* Cuts a line off `*rest`, at any line break that clients recognise. Returns false if there is no
+ * further line. */
 static bool cut_line(struct slice *rest, struct slice *line)
 {
 	size_t end = 0, next;

@@ -1,6 +1,7 @@
 /*
- * One value of an event stream, as the bytes that are sent. It is rendered once and shared by all
- * streams that send it, on all loops. An event never changes; dropping the last reference frees it.
+ * A stream event is one value of an event stream, as the bytes that are sent. It is rendered once
+ * and shared by all streams that send it, on all loops. An event never changes; dropping the last
+ * reference frees it.
  */
 #ifndef QUIPU_HTTP_STREAM_EVENT_H
 #define QUIPU_HTTP_STREAM_EVENT_H
@@ -18,8 +19,8 @@ struct stream_event {
 };
 
 /*
- * Renders "id: 7", then "data: " before each line of `data`, then a blank line. `id` must not be
- * negative. The caller owns the only reference. Thread-safe.
+ * Returns a new event with the lines "id: 7", then each line of `data` with "data: " in front, then
+ * a blank line. `id` must not be negative. The caller owns the only reference. Thread-safe.
  */
 struct stream_event *stream_event_new(int64_t id, struct slice data);
 

@@ -1,6 +1,6 @@
 /*
- * How a protocol and a stream work together. Private to http/: only the protocols, request.c and
- * stream.c include it.
+ * Declares what protocols use of a stream. Private to http/: only the protocols, request.c,
+ * stream.c and worker.c include it.
  */
 #ifndef QUIPU_HTTP_STREAM_INTERNAL_H
 #define QUIPU_HTTP_STREAM_INTERNAL_H
@@ -11,7 +11,8 @@
 
 #define STREAM_HEARTBEAT ": keep-alive\n\n"
 
-/* How many heartbeats one sweep sends; the remaining streams get theirs with later sweeps. */
+/* The most heartbeats that one sweep sends; further streams get their heartbeats with later
+ * sweeps. */
 #define HEARTBEATS_PER_SWEEP 1024
 
 struct stream {
@@ -22,25 +23,26 @@ struct stream {
 	struct stream_event *waiting;  /* the newest value, until it is written */
 	/* the highest id that was offered or that the client knows, or -1 */
 	int64_t last_id;
-	/* without the caller's name, which is in the request's arena */
+	/* the request's caller, but without its name: the name is in the request's arena, which the
+	 * stream outlives */
 	struct caller caller;
-	struct exchange exchange; /* in HTTP/2, carries the stream */
+	struct exchange exchange; /* carries the stream in HTTP/2; unused in HTTP/1.1 */
 	bool is_ending;
 };
 
-/* Moves the stream from its request to the connection and sets the body of the answer. Called when
- * the request's turn to be answered has come. */
+/* Moves the stream from its request to the connection and sets the body of the answer. Called just
+ * before the head is written. */
 void stream_begin(struct stream *stream);
 
-/* Returns the waiting value and counts it as sent. Returns NULL if there is none. The caller drops
+/* Returns the waiting value and counts it as sent. Returns NULL if no value waits. The caller drops
  * the reference. */
 struct stream_event *stream_take(struct stream *stream);
 
 /* Returns whether a stream that has begun should end after the value that is being written. */
 bool stream_is_over(const struct stream *stream);
 
-/* Returns whether the caller might be refused now, because the token has expired or the keys have
- * changed. */
+/* Returns whether the caller might be refused now, because the caller's token has expired or a
+ * reload has changed the keys of the guard (see guard_generation()). */
 bool stream_has_lost_caller(const struct stream *stream);
 
 /* Detaches the stream from its request or connection, calls the owner, and frees the stream. */

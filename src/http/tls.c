@@ -57,7 +57,7 @@ struct tls_session {
 	struct tls_context *context;
 	SSL *ssl;
 	enum tls_state state;
-	struct slice input; /* not decrypted yet; empty except during tls_session_read() */
+	struct slice input; /* bytes to decrypt; empty except during tls_session_read() */
 	char *output;       /* the output that the caller has not taken yet, or NULL */
 	size_t output_len;
 	size_t output_size;
@@ -98,8 +98,8 @@ static bool use_certificate(SSL_CTX *ctx, const char *file, char *why)
 	return false;
 }
 
-/* OpenSSL calls this for the passphrase of a key. Without it, OpenSSL would prompt on the
- * terminal. */
+/* OpenSSL calls this to get the passphrase of a private key. Sets `*was_asked` and refuses. Without
+ * this function, OpenSSL would prompt on the terminal. */
 static int refuse_to_ask(char *password, int size, int writing, void *was_asked)
 {
 	(void)password;
@@ -175,7 +175,8 @@ static int64_t end_of_chain(SSL_CTX *ctx)
 
 /* ---- the context ------------------------------------------------------------------------- */
 
-/* Fails the handshake if the client offers protocols, but none of ours. */
+/* OpenSSL calls this if the client offers protocols (ALPN). Fails the handshake if the server
+ * speaks none of them. */
 static int choose_protocol(SSL *ssl, const unsigned char **chosen, unsigned char *chosen_len,
 	const unsigned char *offered, unsigned offered_len, void *context)
 {
@@ -443,7 +444,7 @@ static void note_failure(struct tls_session *session)
 		session->state = TLS_BROKEN;
 }
 
-/* Notes why SSL_read_ex() returned no data. */
+/* Updates the state after SSL_read_ex() has returned no data. */
 static void note_pause(struct tls_session *session, int result)
 {
 	switch (SSL_get_error(session->ssl, result)) {

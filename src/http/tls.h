@@ -1,8 +1,9 @@
 /*
- * TLS for the listening socket; no other file of http/ uses OpenSSL. A context is the certificate
- * and the key; a session is one connection. A session does no I/O itself; only the connection reads
- * and writes the socket. Bytes from the socket go in and plain text comes out; answers go in and
- * bytes for the socket come out.
+ * Encrypts and decrypts what clients and the server send; no other file of http/ uses OpenSSL. A
+ * context is the server's certificate and its private key; a session is the TLS of one connection.
+ * A session does no I/O itself; only the connection reads and writes the socket. Bytes from the
+ * socket go into a session and plain text comes out; answers go in and bytes for the socket come
+ * out.
  *
  *   state   event                          next
  *   new     bytes that look like HTTP      plain    the client does not use TLS
@@ -24,9 +25,10 @@
 struct tls_context;
 
 /*
- * Reads the certificate (PEM, followed by those of its authorities) and its private key (PEM, not
- * encrypted); blocks. The file names must outlive the context. On failure returns NULL and writes
- * the reason to `why` (TLS_WHY_SIZE bytes). Main thread only, like the next three functions.
+ * Reads the certificate (PEM, followed by the certificates of its authorities) and its private key
+ * (PEM, not encrypted); blocks. The file names must outlive the context. On failure returns NULL
+ * and writes the reason to `why` (TLS_WHY_SIZE bytes). Main thread only, like the next two
+ * functions.
  */
 QP_MUST_CHECK struct tls_context *tls_context_new(
 	const char *certificate_file, const char *key_file, char *why);
@@ -41,7 +43,8 @@ void tls_context_free(struct tls_context *context);
  */
 QP_MUST_CHECK bool tls_context_reload(struct tls_context *context, char *why);
 
-/* Returns the earliest time at which a certificate of the chain expires, in seconds since 1970. */
+/* Returns the earliest time at which a certificate of the chain expires, in seconds since 1970.
+ * Thread-safe. */
 int64_t tls_context_expires_s(struct tls_context *context);
 
 /* A metrics collector (context: the tls_context). Thread-safe. */
@@ -55,7 +58,8 @@ struct tls_session;
  * one thread at a time. */
 QP_MUST_CHECK struct tls_session *tls_session_new(struct tls_context *context);
 
-/* Frees the session. If its handshake is not done, counts it as abandoned by the client. */
+/* Frees the session. If the handshake has begun but is not done, counts it as abandoned by the
+ * client. */
 void tls_session_free(struct tls_session *session);
 
 enum tls_state tls_session_state(const struct tls_session *session);
@@ -63,14 +67,14 @@ enum tls_state tls_session_state(const struct tls_session *session);
 /* Returns whether client and server have agreed on HTTP/2. */
 bool tls_session_chose_http2(const struct tls_session *session);
 
-/* By how much the plain text of one call can exceed its input: the call may complete a record that
- * began in earlier calls. */
+/* The plain text that one tls_session_read() returns can exceed its input by this many bytes: the
+ * call may complete a record that began in earlier calls. */
 #define TLS_RECORD_MAX (16 * 1024)
 
 /*
  * Decrypts all of `bytes`, which came from the socket, into `plain`, which has room for bytes.len +
- * TLS_RECORD_MAX. Returns the length of the plain text, and may change the state. Afterwards there
- * may be output to send.
+ * TLS_RECORD_MAX. Returns the length of the plain text, and may change the session's state.
+ * Afterwards there may be output to send; see tls_session_take_output().
  */
 size_t tls_session_read(struct tls_session *session, struct slice bytes, char *plain);
 
@@ -83,7 +87,8 @@ void tls_session_end(struct tls_session *session);
 /* Gives up a handshake that took too long: the session becomes broken. */
 void tls_session_time_out(struct tls_session *session);
 
-/* Returns the bytes for the socket, which the caller frees, or NULL if there are none. */
+/* Returns the bytes that must be sent to the socket, which the caller frees, and sets `*len`.
+ * Returns NULL if there are no bytes to send. */
 char *tls_session_take_output(struct tls_session *session, size_t *len);
 
 #endif

@@ -1,8 +1,9 @@
 /*
- * Routes and errors of Twirp. Refusals come from everywhere (parser, admission, lanes, committer,
- * services). They are created as problems, and a style of the router translates them here when the
- * answer is written. A refusal that a service stores under an Idempotency-Key is stored byte for
- * byte, so twirp_problem() creates it in its final form at once.
+ * Serves the routes of Twirp and renders its errors. Refusals come from everywhere (parser,
+ * admission, lanes, committer, services). They are created as problems; when the answer is written,
+ * the router calls render_refusal(), which translates the problem. A refusal that a service stores
+ * under an Idempotency-Key is stored byte for byte, so twirp_problem() creates it in its final form
+ * at once.
  */
 #include "http/twirp.h"
 
@@ -89,7 +90,8 @@ static struct answer render(struct arena *arena, const struct problem *problem)
 	return answer_json(code.http, buffer_slice(&body));
 }
 
-/* Keeps two headers of the refusal: Retry-After, and WWW-Authenticate, which HTTP requires. */
+/* Renders a refusal as a Twirp error. Keeps the headers of a 503 (Retry-After) and of a 401
+ * (WWW-Authenticate, which HTTP requires). */
 static struct answer render_refusal(struct arena *arena, const struct answer *refusal)
 {
 	struct answer answer = render(arena, refusal->problem);
@@ -127,7 +129,8 @@ struct answer twirp_answer(
 	};
 }
 
-/* A body without a Content-Type counts as JSON, as in all services. */
+/* Sets `*encoding` according to the Content-Type. Returns false if that is neither JSON nor
+ * protobuf. A body without a Content-Type counts as JSON, as in all services. */
 static bool find_encoding(const struct request *request, enum proto_encoding *encoding)
 {
 	struct slice type = request_header(request, "Content-Type");
@@ -163,8 +166,8 @@ struct twirp_route {
 	void *context;
 };
 
-/* Frees the message before it returns: a message can be much larger in memory than on the wire, and
- * the request may live much longer. */
+/* Decodes the message, calls the method's handler and frees the message again: a message can be
+ * much larger in memory than on the wire, and the request may live much longer than this call. */
 static void read_and_handle(const struct twirp_route *route, struct twirp_call *call)
 {
 	struct arena *arena = &call->request->arena;

@@ -7,7 +7,7 @@
  * {"code":"not_found","msg":"…","meta":{"reason":"POT_NOT_FOUND"}}.
  *
  *   refusal                                      code                 HTTP
- *   unknown method, not a POST, another type     bad_route            404
+ *   unknown method, no POST, other Content-Type  bad_route            404
  *   a body or request that cannot be parsed      malformed            400
  *   invalid fields (meta.argument: the first)    invalid_argument     400
  *   any other status of base/status.h            by its HTTP status:
@@ -40,7 +40,7 @@ struct twirp_method {
 
 /*
  * Adds a route of `role` for every method of `service`, and Twirp's style of errors. `methods` has
- * an entry for each of them, in the order of the .proto file. Call it only at start. `arena` and
+ * an entry for every method, in the order of the .proto file. Call it only at start. `arena` and
  * `methods` must outlive the router.
  */
 void twirp_add_service(struct router *router, const char *role, struct arena *arena,

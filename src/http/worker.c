@@ -1,8 +1,8 @@
 /*
- * What the connections of one loop share. An event on its socket pumps a connection directly. An
+ * A worker runs the connections of one loop. An event on a socket pumps its connection directly. An
  * answer or a new value of a stream only marks the connection dirty; all dirty connections are
- * pumped after each round of tasks and before the loop sleeps. So all answers of a batch are sent
- * with one write per connection.
+ * pumped when the loop has run its tasks, and before the loop sleeps. So the answers of a batch are
+ * sent together, usually with one system call per connection.
  *
  * A connection is in at most one of the lists `dirty` and `resting`.
  */
@@ -109,7 +109,7 @@ void worker_rest(struct http_worker *worker, struct connection *connection)
 	loop_post(worker->loop, &worker->resume);
 }
 
-/* Pumps the dirty connections. Runs after each round of tasks, and before the loop sleeps. */
+/* Pumps the dirty connections. Runs when the loop has run its tasks, and before the loop sleeps. */
 static void pump_dirty(void *context)
 {
 	struct http_worker *worker = context;
@@ -152,8 +152,9 @@ bool worker_make_room(struct http_worker *worker)
 {
 	struct connection *longest = client_queues_longest(&worker->client_queues);
 
-	/* This client does not keep us waiting: its request has arrived, but the loop has not read
-	 * it yet. Once it is read, another connection has waited longest. */
+	/* A client whose request has arrived does not keep us waiting, even if the loop has not
+	 * read the request yet. So nothing is closed now; the loop reads the request soon, and then
+	 * another connection has waited longest. */
 	if (!longest ||
 		((longest->place.state == CLIENT_IDLE || longest->place.state == CLIENT_HOLDS) &&
 			connection_has_unread_input(longest)))

@@ -41,16 +41,16 @@ struct http_worker {
 	struct dice dice;
 	char read_buffer[READ_BUFFER_SIZE];
 	char plain_buffer[READ_BUFFER_SIZE + TLS_RECORD_MAX]; /* the decrypted input */
-	char date[32];                                        /* the Date header of `date_s` */
+	char date[32];                                        /* the Date header for `date_s` */
 	int64_t date_s;
 	bool draining;
 	bool logs_access;
-	size_t heartbeats_left; /* how many may still be sent until the next sweep */
+	size_t heartbeats_left; /* how many heartbeats may still be sent until the next sweep */
 	/* how many bytes may still be compressed until the next sweep */
 	size_t compress_left;
 	struct compressor *compressor; /* NULL until something is compressed */
 
-	struct tally connection_count; /* any thread may read the tallies */
+	struct tally connection_count; /* any thread may read this and the other tallies */
 	struct tally in_flight;
 	struct tally stream_count;
 	struct tally events_sent;
@@ -81,8 +81,9 @@ void worker_release(struct http_worker *worker);
 /* ---- on the loop ---- */
 
 /*
- * Closes streams now, and other connections after their next answer. Idle connections are closed by
- * the next sweep, so that a request that is already on its way is still answered.
+ * Makes all streams end, and every connection close once its requests are answered. Idle
+ * connections are closed by the next sweep, so that a request that is already on its way is still
+ * answered.
  */
 void worker_drain(struct http_worker *worker);
 
@@ -90,8 +91,9 @@ void worker_drain(struct http_worker *worker);
 void worker_end(struct http_worker *worker);
 
 /*
- * Closes the connection whose client has kept us waiting longest. Returns false if no connection
- * waits for its client, or if a request of that client has arrived and must be read first.
+ * Closes the connection whose client has kept us waiting longest, and returns true. Closes nothing
+ * and returns false if no connection waits for its client, or if the client that has kept us
+ * waiting longest has sent a request that the loop has not read yet.
  */
 bool worker_make_room(struct http_worker *worker);
 
@@ -101,8 +103,8 @@ bool worker_make_room(struct http_worker *worker);
  */
 bool worker_is_full(const struct http_worker *worker);
 
-/* Until the worker is no longer full, closes connections that occupy memory and wait for their
- * clients. */
+/* Closes connections that occupy memory and wait for their clients, until the worker is no longer
+ * full (see worker_is_full()) or no such connection is left. */
 void worker_free_memory(struct http_worker *worker);
 
 /*
@@ -114,16 +116,18 @@ bool worker_may_stream(const struct http_worker *worker);
 /* Returns the Date header for the current time. */
 struct slice worker_date(struct http_worker *worker);
 
-/* Add a connection to this worker, and remove it from all lists of the worker. */
+/* worker_add() adds a connection to the worker; worker_remove() removes the connection from all
+ * lists of the worker. */
 void worker_add(struct http_worker *worker, struct connection *connection);
 void worker_remove(struct http_worker *worker, struct connection *connection);
 
-/* Pumps the connection before the loop sleeps. Does nothing if it is being pumped or rests. */
+/* Makes the loop pump the connection before the loop sleeps. Has no effect on a connection that is
+ * being pumped or that rests. */
 void worker_mark_dirty(struct http_worker *worker, struct connection *connection);
 
 /*
- * Makes a connection that could go on wait until the loop has polled the other connections, so that
- * one client cannot keep the loop to itself.
+ * Makes a connection wait, although it could go on, until the loop has polled the other
+ * connections. So one client cannot keep the loop to itself.
  */
 void worker_rest(struct http_worker *worker, struct connection *connection);
 

@@ -19,7 +19,8 @@ struct elements elements_of(struct input *input, const char *field, const char *
 	return elements;
 }
 
-/* Returns "changes[3]", or "changes[3].amount" if `field` is given. */
+/* Returns the name of the element that was entered: "changes[3]", or "changes[3].amount" if `field`
+ * is not NULL. */
 static const char *name_in(const struct elements *elements, const char *field)
 {
 	struct buffer name = buffer_make(&elements->input->request->arena, 48);

@@ -1,7 +1,7 @@
 /*
  * An arena belongs to one thread, but several committers run the writes of one request at once. So
- * each lane gets an arena of its own for the answers of its writes, and the request's arena stays
- * with the loop until all writes are back.
+ * each lane gets an arena of its own for the answers of its writes, and only the loop allocates
+ * memory in the request's arena.
  */
 #include "inbound/fan_out.h"
 
@@ -16,7 +16,7 @@
 
 struct fan;
 
-/* The writes of one lane, and the memory for their answers. */
+/* A lane that runs some of the writes, and the memory for their answers. */
 struct fan_lane {
 	struct arena arena;
 	struct lane *lane;
@@ -28,7 +28,7 @@ struct fan {
 	struct request *request;
 	struct write **writes;
 	size_t count;
-	size_t missing; /* how many writes are not back yet */
+	size_t missing; /* how many writes are not answered yet; see fan_out() */
 	struct fan_lane *lanes;
 	size_t lane_count;
 	struct answer (*render)(struct arena *arena, struct write *const *writes, size_t count);
@@ -51,7 +51,8 @@ static struct fan_lane *lane_of(struct fan *fan, struct lane *lane)
 	return found;
 }
 
-/* Renders the answer. All writes are back, so no other thread uses the arenas any more. */
+/* Renders the answer of the request and frees the arenas of the lanes. All writes are answered, so
+ * no other thread uses these arenas any more. */
 static void finish(struct fan *fan)
 {
 	struct command *whole = &fan->whole;

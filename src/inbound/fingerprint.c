@@ -2,9 +2,9 @@
  * Every part is added to the digest with its length in front, so different requests never add the
  * same bytes.
  *
- * Fingerprints of the previous version were digests of the raw request. Only references to the raw
- * parts are kept: a store computes the old digest when it finds a record of that version, not for
- * every request.
+ * Fingerprints of version 1 were digests of the raw request. A record's `typed` points to the raw
+ * parts of the request. From these, a store computes a fingerprint of version 1, but only when it
+ * finds a record that has one.
  */
 #include "inbound/fingerprint.h"
 
@@ -21,8 +21,8 @@ static void add_text(struct digest *digest, struct slice text)
 	digest_add(digest, text);
 }
 
-/* Orders pairs by name. Pairs with the same name keep the order of the request, which may
- * matter. */
+/* Orders query parameters by name. Parameters with the same name keep the order of the request,
+ * which may matter. */
 static int compare_pairs(const void *a, const void *b)
 {
 	const struct query_pair *left = *(const struct query_pair *const *)a;

@@ -1,8 +1,8 @@
 /*
  * Computes the fingerprint by which a store recognises whether a request with a known
- * Idempotency-Key repeats the first request. It depends on what the request asks for, not on how it
- * was typed: a client that retries may write the members in another order. Called on a loop's
- * thread.
+ * Idempotency-Key repeats the first request. The fingerprint depends on what the request asks for,
+ * not on how it was typed: a client that retries may write the members in another order. Called on
+ * a loop's thread.
  */
 #ifndef QUIPU_INBOUND_FINGERPRINT_H
 #define QUIPU_INBOUND_FINGERPRINT_H
@@ -14,11 +14,12 @@
  * Sets the record's `fingerprint` and `typed`. The fingerprint covers the method, the route's
  * template, the decoded parameters of path and query, and the body: JSON by its meaning (see
  * base/json_digest.h), anything else byte by byte. A missing body differs from every body. Call it
- * before input_refuse().
+ * before input_refuse(), which frees the parsed body.
  */
 void fingerprint_request(const struct input *input, struct idempotency_record *record);
 
-/* A request that would ask for just one part of a larger request, such as one change of a batch. */
+/* Describes a request that nobody has sent: the one with which a client would ask for only one part
+ * of a larger request, such as one change of a batch request. */
 struct asked {
 	const char *method;
 	const char *path;   /* the template of the route */
@@ -26,8 +27,8 @@ struct asked {
 	json_t *body;       /* NULL if the request has no body */
 };
 
-/* Sets the record's `fingerprint` to that of the request described by `asked`. `typed` stays empty,
- * because earlier versions had no such requests. */
+/* Sets the record's `fingerprint` to that of the request described by `asked`. The record's `typed`
+ * stays empty, because earlier versions of the program had no such requests. */
 void fingerprint_asked(
 	const struct asked *asked, struct arena *arena, struct idempotency_record *record);
 

@@ -2,7 +2,8 @@
  * There are two kinds of errors: a refusal concerns the request as a whole (no JSON, no
  * Idempotency-Key); a field error concerns one value. After a refusal, field errors of the body are
  * not collected, because a body that cannot be parsed would only add "is required" for each field.
- * Wrong values are still returned, so that handlers read all fields first and check once.
+ * Functions return a value even after an error, so that handlers read all fields first and check
+ * once.
  */
 #include "inbound/input.h"
 

@@ -1,7 +1,7 @@
 /*
- * Reads values from a request and collects all of its errors, so that the client gets them in one
- * answer. Usage: input_init(), read fields, then `if (input_refuse(&input)) return;`. Called on a
- * loop's thread; never blocks.
+ * Reads values from a request and collects all errors, so that the client gets them in one answer.
+ * Usage: input_init(), read fields, then `if (input_refuse(&input)) return;`. Called on a loop's
+ * thread; never blocks.
  */
 #ifndef QUIPU_INBOUND_INPUT_H
 #define QUIPU_INBOUND_INPUT_H
@@ -40,7 +40,7 @@ bool input_is_good(const struct input *input);
 
 /*
  * Ends the reading and frees the parsed body. Strings that were read are copies and stay valid. If
- * there were errors, answers the request with them and returns true.
+ * there were errors, answers the request with these errors and returns true.
  */
 bool input_refuse(struct input *input);
 
@@ -58,8 +58,9 @@ struct slice input_id(struct input *input, const char *field);
 struct slice input_optional_id(struct input *input, const char *field);
 
 /*
- * Returns a required id from the body. It may also be an integer of at least 0 (1001 and "1001" are
- * the same id); `*is_number` says whether it was an integer. `alias` is another name of the field.
+ * Returns a required id from the body. The id may also be an integer of at least 0 (1001 and "1001"
+ * are the same id); `*is_number` is set to true if it was an integer. `alias` is another name of
+ * the field.
  */
 struct slice input_id_or_number(
 	struct input *input, const char *field, const char *alias, bool *is_number);
@@ -72,13 +73,14 @@ struct slice *input_ids(struct input *input, const char *field, size_t most, siz
  * `message` is noted as the error. */
 struct slice input_text(struct input *input, const char *field, size_t max, const char *message);
 
-/* Returns the value of a query parameter, the last one if there are several, or {NULL, 0}. */
+/* Returns the value of a query parameter, or {NULL, 0} if it is absent. If the parameter occurs
+ * several times, its last value counts. */
 struct slice input_query(struct input *input, const char *name);
 
 /* Returns the query parameter `limit`, from 1 to LIST_LIMIT_MAX, or `fallback` if there is none. */
 size_t input_limit(struct input *input, size_t fallback);
 
-/* Refuses the request with IDEMPOTENCY_KEY_REQUIRED if the header is missing. */
+/* Refuses the request with IDEMPOTENCY_KEY_REQUIRED if it has no Idempotency-Key header. */
 void input_require_key(struct input *input);
 
 /* Returns the Idempotency-Key header, without its quotes if it has any, or {NULL, 0} if there is

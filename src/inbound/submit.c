@@ -3,8 +3,8 @@
 #include "base/hash.h"
 #include "http/router.h"
 
-/* An Idempotency-Key is valid for one method, route template and caller. With another method, route
- * or caller, the same text is a different key. */
+/* Returns the scope of an Idempotency-Key: the method, route template and caller for which the key
+ * is valid. In another scope, the same text is a different key. */
 static struct slice key_scope(
 	struct request *request, const char *method, const char *path, struct slice user_id)
 {
@@ -42,7 +42,8 @@ static void set_key(struct input *input, struct write *write, struct slice user_
 	write_set_idempotency(write, &request->arena, &record);
 }
 
-/* Submits the write to the lane of `near`, unless the request is refused. */
+/* Submits the write to the lane of the key `near`. If reading the request found errors, refuses the
+ * request and submits nothing. */
 static void submit(
 	struct input *input, struct lane_set *lanes, struct write *write, struct slice near)
 {

@@ -1,5 +1,5 @@
-/* The last step of every route that uses a lane. It is the same for all services. Called on a
- * loop's thread. */
+/* Submits the command of a request to its lane. This is the last step of every route that uses one
+ * lane, and the same for all services. Called on a loop's thread. */
 #ifndef QUIPU_INBOUND_SUBMIT_H
 #define QUIPU_INBOUND_SUBMIT_H
 
@@ -9,22 +9,23 @@
 
 /*
  * Refuses the request if reading it found errors; otherwise submits `write` to its lane, with the
- * Idempotency-Key of the request if there is one. `write` is in the request's arena, and its
- * command's key is set.
+ * Idempotency-Key of the request if there is one. `write` must be in the request's arena, and its
+ * command's key must be set.
  */
 void submit_write(struct input *input, struct lane_set *lanes, struct write *write);
 
-/* The same for requests of users: each user's Idempotency-Keys are separate. */
+/* Does the same as submit_write() for the request of a user: each user has separate
+ * Idempotency-Keys. */
 void submit_write_of(
 	struct input *input, struct lane_set *lanes, struct write *write, struct slice user_id);
 
-/* The same for a write that must run in the same lane as other writes: it goes to the lane of the
- * key `near`, not to the lane of its own key. */
+/* Does the same as submit_write() for a write that must run in the same lane as other writes: the
+ * write goes to the lane of the key `near`, not to the lane of its own key. */
 void submit_write_near(
 	struct input *input, struct lane_set *lanes, struct write *write, struct slice near);
 
-/* Sets the Idempotency-Key of a write that is one part of the request. The scope of the key is that
- * of `asked`: the request that would ask for this part alone. */
+/* Sets the Idempotency-Key of a write that is one part of the request. The key has the scope and
+ * fingerprint of `asked`, the request that would ask for this part alone. */
 void submit_key_as(
 	struct request *request, struct write *write, struct slice key, const struct asked *asked);
 

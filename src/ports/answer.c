@@ -1,4 +1,4 @@
-/* Answers, and problem+json in particular. A problem is rendered at once. Its content is kept
+/* Builds answers, problem+json in particular. A problem is rendered at once. Its content is kept
  * beside the body, so that the connection can later render it in another format. */
 #include "ports/answer.h"
 

@@ -1,6 +1,6 @@
 /*
- * The answer to a request. A repeated request must get the same first four members, byte for byte,
- * so exactly these are stored under an Idempotency-Key (flow/keyed_writes.h).
+ * The answer to a request. The first four members of struct answer are stored under an
+ * Idempotency-Key (flow/keyed_writes.h), so that a repeated request gets them byte for byte.
  */
 #ifndef QUIPU_PORTS_ANSWER_H
 #define QUIPU_PORTS_ANSWER_H
@@ -32,7 +32,7 @@ struct answer {
 
 	struct slice headers; /* more header lines, each ending in CR LF */
 	bool replayed;
-	/* If the body is problem+json: its content, from which the connection may render another
+	/* The content of a body in problem+json, from which the connection may render another
 	 * format (see http/router.h). NULL if the body is final. */
 	const struct problem *problem;
 };
@@ -50,22 +50,24 @@ struct answer answer_empty(void);
 struct answer answer_problem(struct arena *arena, enum status status, const char *detail, ...)
 	QP_PRINTF(3, 4);
 
-/* The same with more members: JSON that begins with a comma, such as `,"entitlement":{…}`. */
+/* Returns problem+json with more members: JSON that begins with a comma, such as
+ * `,"entitlement":{…}`. `detail` is plain text, not a format. */
 struct answer answer_problem_with(
 	struct arena *arena, enum status status, struct slice members, const char *detail);
 
-/* A list gets no further element once its body has this size; the rest is on the next page. */
+/* A list gets no further element once its body has this many bytes; the other elements are on the
+ * next page. */
 #define ANSWER_LIST_MAX (1024 * 1024)
 
-/* Returns the most memory that a list can take: `limit` elements of at most `element_max` bytes
- * each. */
+/* Returns an estimate of the most memory that a list can take: `limit` elements of at most
+ * `element_max` bytes each, but not more than ANSWER_LIST_MAX. */
 size_t answer_list_max(size_t limit, size_t element_max);
 
 /* Adds a Link header that says that the next page of a list is at `target`. */
 void answer_link_next(struct answer *answer, struct arena *arena, struct slice target);
 
-/* The same for pages with the parameters limit and after. `path` is not decoded and has no
- * query. */
+/* Adds a Link header to the next page, which is at `path` with the query parameters `limit` and
+ * `after`. `path` is still percent-encoded and has no query. */
 void answer_add_next(struct answer *answer, struct arena *arena, struct slice path, size_t limit,
 	struct slice after);
 
@@ -73,7 +75,7 @@ void answer_add_next(struct answer *answer, struct arena *arena, struct slice pa
 struct answer answer_invalid(
 	struct arena *arena, const struct field_error *errors, size_t error_count);
 
-/* The same with the given status instead of BAD_REQUEST, and with the given detail. */
+/* Like answer_invalid(), but with the given status instead of BAD_REQUEST, and the given detail. */
 struct answer answer_invalid_as(struct arena *arena, enum status status, struct slice detail,
 	const struct field_error *errors, size_t error_count);
 

@@ -30,10 +30,10 @@ struct bus_header {
 
 /* What happened to a published message. */
 enum bus_fate {
-	BUS_CONFIRMED,     /* the engine has it */
-	BUS_NOT_PERSISTED, /* the engine certainly does not have it and will not get it */
-	BUS_UNKNOWN,       /* the engine may or may not have it */
-	BUS_UNDER_WAY,     /* begin() has handed it to the engine, which has not decided yet */
+	BUS_CONFIRMED,     /* the engine has the message */
+	BUS_NOT_PERSISTED, /* the engine certainly does not have the message and will not get it */
+	BUS_UNKNOWN,       /* the engine may or may not have the message */
+	BUS_UNDER_WAY,     /* begin() has given the message to the engine; its fate is still open */
 };
 
 struct bus_message {
@@ -42,8 +42,8 @@ struct bus_message {
 	struct slice key;     /* may be empty */
 
 	/*
-	 * Unique. Sent as the header event-id (JetStream: Nats-Msg-Id), by which consumers
-	 * recognise repeats. An engine may drop a message whose id it already has.
+	 * A unique id, sent as the header event-id (JetStream: Nats-Msg-Id), by which consumers
+	 * recognise repeated messages. An engine may drop a message whose id it already has.
 	 */
 	struct slice id;
 
@@ -51,8 +51,9 @@ struct bus_message {
 	size_t header_count;
 	struct slice value;
 
-	/* Set by publish(). `is_untried` is set on a NOT_PERSISTED message that could not be handed
-	 * to the engine in time. The caller clears that flag. */
+	/* publish(), begin() and collect() set `fate`. They set `is_untried` to true if the message
+	 * is NOT_PERSISTED because it could not be given to the engine in time. They may leave it
+	 * unchanged otherwise, so the caller sets it to false before it publishes the message. */
 	enum bus_fate fate;
 	bool is_untried;
 };
@@ -66,18 +67,19 @@ struct bus_delivery {
 	struct bus_header headers[BUS_HEADERS_MAX];
 	size_t header_count;
 	struct slice value;
-	int64_t time_us; /* wall time at which it was published; 0 if the engine does not say */
+	int64_t time_us; /* wall time of the publish; 0 if the engine does not report it */
 
 	/* The position of the message in the engine, for people: "sms-outbound/2/1041" or
 	 * "ENTITLEMENTS/1041". */
 	struct slice position;
 
-	/* Identifies a message without an id, so that repeats are recognised. If the engine may
-	 * assign the position of a lost message to another message, the identity also distinguishes
-	 * the two. */
+	/* Identifies a message that has no id, so that its repeats are recognised. If the engine
+	 * may assign the position of a lost message to another message, the identity also
+	 * distinguishes these two messages. */
 	struct slice identity;
 
-	/* delivered too many times without an acknowledgement: this is the last delivery */
+	/* the message was delivered too many times without an acknowledgement, and this is its last
+	 * delivery */
 	bool is_exhausted;
 	uint64_t handle; /* private to the adapter */
 };
@@ -85,13 +87,15 @@ struct bus_delivery {
 /* A group of consumers, and the subjects of its channel that it subscribes to. */
 struct bus_group {
 	const char *name;
-	const char *subjects; /* separated by spaces; NULL means all. NATS supports one or all. */
+	/* separated by spaces; NULL for all subjects of the channel. On NATS, a group subscribes
+	 * either to one subject or to all. */
+	const char *subjects;
 };
 
 /* A channel that a program uses. The adapter creates it at start if it does not exist. */
 struct bus_channel {
 	const char *name;
-	int partitions; /* for engines that have partitions */
+	int partitions; /* the number of partitions, on engines that have partitions */
 
 	/*
 	 * The groups that are known in advance, whichever process they run in. A group that is not
@@ -106,7 +110,7 @@ struct bus_channel {
 	/* the name of the stream, e.g. "ENTITLEMENTS"; if NULL, the channel's name in capitals,
 	 * with _ for . and - */
 	const char *stream;
-	/* the subjects of its messages, separated by spaces; if NULL, the channel's name */
+	/* the subjects of all messages, separated by spaces; if NULL, the channel's name */
 	const char *subjects;
 };
 
@@ -114,9 +118,9 @@ struct producer;
 
 struct producer_ops {
 	/*
-	 * Publishes all messages and waits until the fate of each is known, or until steady time
-	 * `until_ns`. It may return half a second late on Kafka, 0.4 s on NATS and a tenth of a
-	 * second on RabbitMQ.
+	 * Publishes all messages and waits until the fate of each message is known, but at most
+	 * until the monotonic time `until_ns`. May return later than that: by 0.5 s on Kafka, 0.4 s
+	 * on NATS and 0.1 s on RabbitMQ.
 	 *
 	 * Returns OK if every message has a fate; a message to a channel that was not declared is
 	 * NOT_PERSISTED. Returns BUS_UNAVAILABLE immediately if the engine is known to be
@@ -126,20 +130,22 @@ struct producer_ops {
 		struct bus_message *messages, size_t count, int64_t until_ns);
 
 	/*
-	 * The next three functions are NULL on engines that carry out one publish at a time. A
-	 * producer is used with them or with publish(), not with both at once.
+	 * The next three functions are NULL on engines that carry out one publish at a time. Use a
+	 * producer either with these functions or with publish(), not with both at once.
 	 *
 	 * begin() publishes messages without waiting for their fates. The messages are UNDER_WAY,
 	 * must stay at the same address, and follow the messages of earlier calls. At most
-	 * BUS_BEGUN_MAX calls may have messages under way. May block until the engine has room.
+	 * BUS_BEGUN_MAX calls of begin() may have messages under way. begin() may block until the
+	 * engine has room.
 	 *
 	 * collect() blocks until more fates are decided, wake() is called, or the earliest
-	 * `until_ns` of these calls has come. In the last case it decides the fates of all messages
-	 * under way, and may be as late as publish(): if the oldest messages hang, the later
-	 * messages hang with them.
+	 * `until_ns` of the begin() calls under way has come. When that time has come, collect()
+	 * gives up all messages under way, also those of later calls, and decides their fates: if
+	 * the oldest messages hang, the later messages hang with them. collect() may return later
+	 * than that time, by as much as publish().
 	 *
-	 * wake() makes a waiting collect() return early. If no collect() is waiting, the next one
-	 * does. Thread-safe; never blocks.
+	 * wake() makes a waiting collect() return early. If no collect() is waiting, the next
+	 * collect() returns early. Thread-safe; never blocks.
 	 */
 	QP_MUST_CHECK enum status (*begin)(struct producer *producer, struct bus_message *messages,
 		size_t count, int64_t until_ns);
@@ -159,17 +165,18 @@ struct consumer;
 
 struct consumer_ops {
 	/*
-	 * Waits until a message has arrived, wake() is called, or steady time `until_ns`. Returns
-	 * up to `max` deliveries, in order within a partition, in memory that stays valid until the
-	 * next fetch. If nothing arrived, returns OK and sets `*count` to 0.
+	 * Waits until a message has arrived or wake() is called, but at most until the monotonic
+	 * time `until_ns`. Writes up to `max` deliveries to `deliveries`, in order within a
+	 * partition, in memory that stays valid until the next fetch. If nothing arrived, returns
+	 * OK and sets `*count` to 0.
 	 */
 	QP_MUST_CHECK enum status (*fetch)(struct consumer *consumer,
 		struct bus_delivery *deliveries, size_t max, size_t *count, int64_t until_ns);
 
 	/*
 	 * Acknowledges the first `count` deliveries of the last fetch, whose effects are now
-	 * durable. `count` may grow from call to call until the next fetch. The engine does not
-	 * deliver an acknowledged message again, except while the group is rebalancing or the
+	 * durable. May be called again with a larger `count` before the next fetch. The engine does
+	 * not deliver an acknowledged message again, except while the group is rebalancing or the
 	 * connection breaks. A message that is not acknowledged is delivered again with the next
 	 * fetch or after a restart. If the call fails, the acknowledgement may still arrive, so the
 	 * messages may be delivered again or not. Therefore acknowledge only messages whose effects
@@ -185,15 +192,15 @@ struct consumer_ops {
 
 	/*
 	 * Marks the delivery at `index` of the last fetch as unusable; `why` is a sentence that
-	 * says what is wrong with it. Call this after the message was put aside and before the
-	 * ack() that covers the delivery. On RabbitMQ that ack() also copies the message to the
-	 * queue "<group>_error", and fails if it cannot. NULL on engines that treat such messages
-	 * like other messages, so call consumer_poison() instead.
+	 * says what is wrong with the message. Call this after the message was saved elsewhere and
+	 * before the ack() that covers the delivery. On RabbitMQ that ack() also copies the message
+	 * to the queue "<group>_error", and fails if it cannot. The pointer is NULL on engines that
+	 * treat such messages like other messages, so call consumer_poison() instead.
 	 */
 	void (*poison)(struct consumer *consumer, size_t index, const char *why);
 
-	/* Makes a waiting fetch return immediately. If no fetch is waiting, the next one does.
-	 * Thread-safe; never blocks. */
+	/* Makes a waiting fetch return immediately. If no fetch is waiting, the next fetch returns
+	 * immediately. Thread-safe; never blocks. */
 	void (*wake)(struct consumer *consumer);
 	void (*close)(struct consumer *consumer);
 };
@@ -206,8 +213,8 @@ struct bus;
 
 struct bus_ops {
 	/*
-	 * Starts connecting in the background. Returns false if that can never work; `why` is then
-	 * a sentence for the user.
+	 * Starts connecting in the background. Returns false if the bus can never work; `why` is
+	 * then a sentence for the user.
 	 */
 	QP_MUST_CHECK bool (*start)(struct bus *bus, char *why, size_t size);
 
@@ -217,8 +224,9 @@ struct bus_ops {
 	struct producer *(*open_producer)(struct bus *bus);
 
 	/*
-	 * Opens a member of the group. Each message on a subject of the group goes to one of its
-	 * members. The group skips all other messages, as if it had acknowledged them.
+	 * Opens a consumer as a member of `group`. Each message on a subject of the group goes to
+	 * one of the group's members. The group skips messages on other subjects, as if it had
+	 * acknowledged them.
 	 */
 	struct consumer *(*open_consumer)(struct bus *bus, const char *channel, const char *group);
 
@@ -229,9 +237,9 @@ struct bus_ops {
 /* The first member of each adapter's own struct. */
 struct bus {
 	const struct bus_ops *ops;
-	const char *name;       /* "gateway-bus": its name in /readyz and the metrics */
+	const char *name;       /* the name in /readyz and the metrics, e.g. "gateway-bus" */
 	const char *engine;     /* "local", "kafka", "nats", "rabbitmq" */
-	struct latency latency; /* of publishes, until all of their messages have a fate */
+	struct latency latency; /* time from a publish until all of its messages have a fate */
 };
 
 /* Returns the channel with that name, or NULL if it is not among `channels`. */
@@ -267,7 +275,7 @@ static inline bool bus_subjects_have(const char *subjects, struct slice subject)
 	return !subjects;
 }
 
-/* Adds a header without copying it. The message must have fewer than BUS_HEADERS_MAX. */
+/* Adds a header without copying it. The message must have fewer than BUS_HEADERS_MAX headers. */
 static inline void bus_message_add_header(
 	struct bus_message *message, const char *name, struct slice value)
 {

@@ -4,9 +4,9 @@
  * NULL pointer.
  *
  * A session is used by one thread at a time. Its functions block for one round trip, however many
- * entries there are, and a short timeout bounds them. CACHE_AWAY means that the cache cannot be
+ * entries there are, but not longer than a short timeout. CACHE_AWAY means that the cache cannot be
  * used now and the caller continues without it. While the cache is away, calls return immediately
- * and a background probe tries to reach it; each change of state is logged once.
+ * and a background probe tries to reach the cache; each change of state is logged once.
  */
 #ifndef QUIPU_PORTS_CACHE_H
 #define QUIPU_PORTS_CACHE_H
@@ -21,25 +21,26 @@
 
 /*
  * A user's limit in the cache: the hash RateLimiterCache:<userId> with the fields rateLimit,
- * currentCount, windowStart (microseconds since 1970) and windowLength (microseconds). It expires
- * with the window. No number is negative, counts stay below 10^15 and times below 10^17; a user id
- * has at most 256 bytes.
+ * currentCount, windowStart (microseconds since 1970) and windowLength (microseconds). The hash
+ * expires with the window. No number is negative, counts stay below 10^15 and times below 10^17; a
+ * user id has at most 256 bytes.
  */
 struct cached_limit {
 	struct slice user_id;
 
-	/* input of limit_take */
+	/* Input of limit_take. */
 	int64_t wanted;
 
-	/* output of limit_take; input of limit_fill, except for granted and hit */
+	/* The members below are output of limit_take. All of them except `hit` and `granted` are
+	 * also input of limit_fill. */
 	bool hit;
-	int64_t granted; /* min(wanted, rate_limit - current_count before), at least 0 */
+	int64_t granted; /* min(wanted, rate_limit - previous current_count), at least 0 */
 	int64_t rate_limit;
 	int64_t current_count;   /* including `granted` */
-	int64_t window_start_us; /* 0 if another program wrote the hash, without its window */
+	int64_t window_start_us; /* 0 if another program wrote the hash without windowStart */
 	int64_t window_us;       /* length of the window */
-	/* limit_take: the time left; limit_fill: how long to keep the entry, rounded up to a
-	 * second */
+	/* limit_take returns the time until the entry expires; limit_fill keeps the entry for this
+	 * time, rounded up to whole seconds */
 	int64_t ttl_us;
 };
 
@@ -53,10 +54,10 @@ struct cached_limit {
  * stay below 10^15. Version 0 means that the user has no counter; this is cached as well.
  *
  * A user has one lease (counter:<userId>:UnreadMessages:lease, 10 s) for the counter and the list
- * together. A reader that misses takes the lease and then reads the value from the store. It may
- * put that value into the cache only if it still holds the lease. After a commit, a writer
- * refreshes the cache, which also deletes the lease. So a reader never caches a value older than
- * the last refresh:
+ * together. A reader that does not find a value in the cache takes the lease and then reads the
+ * value from the store. The reader may put that value into the cache only if it still holds the
+ * lease. After a commit, a writer refreshes the cache, which also deletes the lease. So a reader
+ * never caches a value older than the last refresh:
  *
  *   what happened since the reader took its lease    why its value is not written
  *   a refresh                                        the lease is gone
@@ -72,7 +73,9 @@ struct cached_limit {
  */
 struct cached_counter {
 	struct slice user_id;
-	bool is_list;  /* counter_get and counter_fill: true for the list, false for the counter */
+	/* input of counter_get and counter_fill: true if the entry is the list, false if it is the
+	 * counter */
+	bool is_list;
 	bool hit;      /* set by counter_get */
 	int64_t lease; /* set by counter_get on a miss; 0 if another reader has the lease */
 	int64_t count;
@@ -84,14 +87,15 @@ struct cache_session;
 
 struct cache_session_ops {
 	/*
-	 * For each entry, atomically: reads the hash, grants as much as the limit leaves, and adds
-	 * that to currentCount. A miss only sets hit = false and granted = 0. One script, one round
-	 * trip. CACHE_AWAY leaves the entries unchanged, but the cache may have counted the grants.
+	 * For each entry, atomically: reads the hash, grants as much of `wanted` as the limit
+	 * leaves, and adds the grant to currentCount. On a miss, only sets `hit` to false and
+	 * `granted` to 0. If the function returns CACHE_AWAY, the entries are unchanged, but the
+	 * cache may have counted the grants.
 	 */
 	QP_MUST_CHECK enum status (*limit_take)(
 		struct cache_session *session, struct cached_limit *limits, size_t count);
 
-	/* Writes each hash that does not exist yet, with its time to live. */
+	/* Stores each limit that the cache does not have yet, with its time to live. */
 	QP_MUST_CHECK enum status (*limit_fill)(
 		struct cache_session *session, const struct cached_limit *limits, size_t count);
 
@@ -103,15 +107,16 @@ struct cache_session_ops {
 		struct cache_session *session, const struct slice *user_ids, size_t count);
 
 	/*
-	 * For each entry: returns the counter, or a lease if the cache does not have the counter.
-	 * One script, one round trip. A value that does not have the form above counts as a miss.
-	 * CACHE_AWAY leaves the entries unchanged, but leases may have been taken.
+	 * For each entry: fills in the counter, or takes a lease if the cache does not have the
+	 * counter. A cached value that does not have the form that struct cached_counter describes
+	 * counts as a miss. If the function returns CACHE_AWAY, the entries are unchanged, but
+	 * leases may have been taken.
 	 */
 	QP_MUST_CHECK enum status (*counter_get)(
 		struct cache_session *session, struct cached_counter *counters, size_t count);
 
 	/*
-	 * For each entry whose lease is still valid: ends the lease and writes the entry, unless
+	 * For each entry whose lease is still valid: deletes the lease, and writes the entry unless
 	 * the cache has a later version.
 	 */
 	QP_MUST_CHECK enum status (*counter_fill)(
@@ -119,11 +124,11 @@ struct cache_session_ops {
 
 	/*
 	 * Call it after a change has committed. For each entry: replaces the cached counter, unless
-	 * that has a later version, and always deletes the lease and the list. If a refresh fails,
-	 * the cache remembers to delete all three, and does so before it is used again.
+	 * the cached version is later. Always deletes the lease and the list. If a refresh fails,
+	 * the cache deletes the counter, the lease and the list before it is used again.
 	 *
 	 * A counter that is not in the cache is not written: a later version may have been cached
-	 * and then deleted or expired. The next reader fills it in.
+	 * and then deleted or expired. The next reader puts the counter into the cache.
 	 */
 	QP_MUST_CHECK enum status (*counter_refresh)(
 		struct cache_session *session, const struct cached_counter *counters, size_t count);
@@ -139,8 +144,8 @@ struct cache;
 
 struct cache_ops {
 	/*
-	 * Starts connecting in the background. Returns false if that can never work; `why` is then
-	 * a sentence for the user.
+	 * Starts connecting in the background. Returns false if the cache can never work; `why` is
+	 * then a sentence for the user.
 	 */
 	QP_MUST_CHECK bool (*start)(struct cache *cache, char *why, size_t size);
 
@@ -152,8 +157,8 @@ struct cache_ops {
 	/*
 	 * Notifies listeners in OTHER processes that use this cache that something new was
 	 * committed under the name `announcement`. They hear it soon, at most every 20 ms. An
-	 * announcement can get lost, and always does before the first listen() in this process.
-	 * `announcement` must be static. Thread-safe; never blocks.
+	 * announcement can get lost. It always gets lost if this process has not called listen()
+	 * yet. `announcement` must be static. Thread-safe; never blocks.
 	 */
 	void (*announce)(struct cache *cache, const char *announcement);
 
@@ -176,9 +181,9 @@ struct cache_ops {
 /* The first member of each adapter's own struct. */
 struct cache {
 	const struct cache_ops *ops;
-	const char *name;       /* "cache": its name in /readyz and the metrics */
+	const char *name;       /* the name in /readyz and the metrics, e.g. "cache" */
 	const char *engine;     /* "memory", "redis" */
-	struct latency latency; /* of round trips; stays 0 if the engine needs none */
+	struct latency latency; /* latency of round trips; stays empty for the memory engine */
 };
 
 #endif

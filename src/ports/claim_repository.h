@@ -1,8 +1,8 @@
 /*
- * Rows that stand for work outside the store: events to publish, notifications to send. A worker
- * claims a row under a lease, works on it outside any transaction, and ends the claim with a write
- * that checks the row's status, owner and epoch. So a worker that stalled past its lease changes
- * nothing when it wakes up.
+ * A row of these tables stands for work outside the store: an event to publish, or a notification
+ * or message to send. A worker claims a row under a lease, works on it outside any transaction, and
+ * ends the claim with an UPDATE that checks the row's status, owner and epoch. So a worker that
+ * stalled until another worker claimed its row changes nothing when it wakes up.
  *
  *   state     event                     next       columns
  *   PENDING   claim, when it is due     BUSY       locked_by, locked_at, lease_until set;
@@ -18,8 +18,9 @@
  *   FAILED    discard                   DISCARDED
  *   DONE      resend (outbox)           PENDING    attempt_count 0, due at once
  *
- * In outboxes BUSY is called IN_FLIGHT and DONE is called PUBLISHED; in notifications they are
- * PROCESSING and SENT. Functions block and return a status that ports/store.h lists.
+ * BUSY and DONE are called IN_FLIGHT and PUBLISHED in outboxes, PROCESSING and SENT in
+ * notifications, and SENDING and SENT in outbound messages. Functions block and return a status
+ * that ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_CLAIM_REPOSITORY_H
 #define QUIPU_PORTS_CLAIM_REPOSITORY_H
@@ -32,23 +33,23 @@ enum claim_end { CLAIM_DONE, CLAIM_RETRY, CLAIM_DELAYED, CLAIM_FAILED, CLAIM_RET
 
 struct claim {
 	struct slice id;
-	struct slice type;  /* event_type */
-	struct slice key;   /* aggregate_key */
-	struct slice trace; /* trace_id; may be empty */
+	struct slice type;  /* the column event_type */
+	struct slice key;   /* the column aggregate_key */
+	struct slice trace; /* the column trace_id; may be empty */
 	struct slice payload;
 	int64_t occurred_us;
 	int32_t attempt_count; /* attempts before this claim */
-	int64_t epoch;         /* the epoch of this claim */
+	int64_t epoch;         /* which claim of the row this is */
 
-	/* The caller sets these before end(). */
+	/* The caller sets the next three members before it calls end(). */
 	enum claim_end end;
-	/* CLAIM_RETRY and CLAIM_DELAYED: how long from now, by the store's clock, until the row is
-	 * due again */
+	/* for CLAIM_RETRY and CLAIM_DELAYED: the time until the row is due again, counted from now
+	 * by the store's clock */
 	int64_t delay_us;
 	struct slice error; /* for CLAIM_RETRY, CLAIM_DELAYED and CLAIM_FAILED */
 
-	/* set by end() and renew(); false if another worker has the claim by now, so nothing was
-	 * changed */
+	/* set by end() and renew(): true if the row was changed; false if the caller no longer
+	 * holds the claim, e.g. because another worker has claimed the row */
 	bool was_ours;
 };
 
@@ -62,19 +63,19 @@ struct claim_stats {
 	int64_t pending;
 	int64_t busy;
 	int64_t failed;
-	/* age of the oldest row that is pending or busy, or 0 if there is none */
+	/* age of the oldest row that is pending or busy, or 0 if there is no such row */
 	int64_t oldest_us;
 };
 
 /* A row as it is stored, for `quipu verify`. */
 struct claim_row {
 	struct slice id;
-	struct slice status; /* the word that its table uses for the state */
+	struct slice status; /* the word that the row's table uses for the state */
 	int32_t attempt_count;
 	int64_t epoch;
 	int64_t created_us;
-	int64_t done_us; /* 0 if the column is NULL */
-	/* Each of these is true if the column named beside it is not NULL. */
+	int64_t done_us; /* the column published_at or sent_at; 0 if it is NULL */
+	/* Each member below is true if the column named beside it is not NULL. */
 	bool has_retry; /* next_retry_at */
 	bool has_owner; /* locked_by */
 	bool has_lock;  /* locked_at */
@@ -86,35 +87,38 @@ struct claim_repository;
 
 struct claim_repository_ops {
 	/*
-	 * In a transaction: claims up to `terms->max` rows that are due, oldest first, and skips
-	 * rows that other sessions are claiming. Fills `claims`, whose slices are in memory of
-	 * `arena`.
+	 * Claims up to `terms->max` rows that are due, oldest first, and skips rows that other
+	 * sessions are claiming. Fills `claims`, whose slices are in memory of `arena`. Must be
+	 * called in a transaction.
 	 */
 	QP_MUST_CHECK enum status (*claim)(const struct claim_repository *repository,
 		struct session *session, struct arena *arena, const struct claim_terms *terms,
 		struct claim *claims, size_t *count);
 
-	/* In a transaction: ends each claim that `owner` still holds, as its `end` says. */
+	/* Ends each claim that `owner` still holds, in the way that the claim's member `end` says.
+	 * Must be called in a transaction. */
 	QP_MUST_CHECK enum status (*end)(const struct claim_repository *repository,
 		struct session *session, struct slice owner, struct claim *claims, size_t count);
 
-	/* In a transaction: renews the lease of each claim that terms->owner still holds. */
+	/* Renews the lease of each claim that terms->owner still holds. Must be called in a
+	 * transaction. */
 	QP_MUST_CHECK enum status (*renew)(const struct claim_repository *repository,
 		struct session *session, const struct claim_terms *terms, struct claim *claims,
 		size_t count);
 
-	/* Outside a transaction: counts the rows in each state. */
+	/* Counts the rows in each state. Must be called outside a transaction. */
 	QP_MUST_CHECK enum status (*count)(const struct claim_repository *repository,
 		struct session *session, struct claim_stats *stats);
 
 	/*
-	 * In a transaction of its own: deletes up to `limit` rows that have been DONE for longer
-	 * than `age_us`. In notifications it also deletes FAILED and DISCARDED rows of that age.
+	 * Deletes up to `limit` rows that have been DONE for longer than `age_us`, in a transaction
+	 * of its own. In notifications and outbound messages, also deletes FAILED and DISCARDED
+	 * rows that were created more than `age_us` ago.
 	 */
 	QP_MUST_CHECK enum status (*sweep)(const struct claim_repository *repository,
 		struct session *session, int64_t age_us, size_t limit, size_t *deleted);
 
-	/* Outside a transaction: reads a page of all rows, by id. */
+	/* Reads a page of all rows, sorted by id. Must be called outside a transaction. */
 	QP_MUST_CHECK enum status (*list)(const struct claim_repository *repository,
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct claim_row *rows);

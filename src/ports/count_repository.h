@@ -1,15 +1,15 @@
 /*
- * The repository of counts: the outbound port of the count service. All functions block, take a
- * session of the same store, and return a status that ports/store.h lists. Ids in arrays are unique
- * and sorted by bytes, which is also the order in which rows are locked.
+ * Stores counts for the count service. All functions block, take a session of the same store, and
+ * return a status that ports/store.h lists. Ids in arrays are unique and sorted by bytes, which is
+ * also the order in which rows are locked.
  */
 #ifndef QUIPU_PORTS_COUNT_REPOSITORY_H
 #define QUIPU_PORTS_COUNT_REPOSITORY_H
 
 #include "ports/store.h"
 
-/* One end of the range in which a count must stay. If it is not set, only int64 limits the
- * count. */
+/* The lower or the upper bound of a count. If `is_set` is false, the count has no such bound other
+ * than the range of int64. */
 struct count_bound {
 	bool is_set;
 	int64_t value;
@@ -23,7 +23,8 @@ struct count_bounds {
 /*
  * Several additions to one count, folded into one: their sum, and the lowest and highest sum after
  * any step (`lowest` <= 0 <= `highest`). The addition applies only if value + lowest and value +
- * highest are within int64 and within the count's bounds; then so is every single step.
+ * highest are within int64 and within the count's bounds; then the value after every step is within
+ * them, too.
  */
 struct count_addition {
 	struct slice item_id;
@@ -31,14 +32,14 @@ struct count_addition {
 	int64_t lowest;
 	int64_t highest;
 
-	bool applied;  /* out; false if there is no such count or a step would leave the bounds */
-	int64_t value; /* out: the value after the addition */
+	bool applied;  /* output: false if the count does not exist or a step leaves the bounds */
+	int64_t value; /* output: the value after the addition */
 };
 
 struct count_row {
 	struct slice item_id;
 	bool exists;
-	bool busy; /* another session holds the row; only under TRANSACTION_SKIP */
+	bool busy; /* another session has locked the row; set only under TRANSACTION_SKIP */
 	int64_t value;
 	int64_t updated_us;
 	struct count_bounds bounds;
@@ -49,34 +50,34 @@ enum count_edit_kind { COUNT_UPDATE, COUNT_INSERT, COUNT_DELETE };
 struct count_edit {
 	struct slice item_id;
 	enum count_edit_kind kind;
-	int64_t value; /* the new value; it and the bounds replace those of the row */
+	int64_t value; /* `value` and `bounds` replace the value and bounds of the row */
 	struct count_bounds bounds;
 };
 
 struct count_repository;
 
 struct count_repository_ops {
-	/* In a transaction that is not TRANSACTION_SKIP: applies all additions with one atomic
-	 * UPDATE, without reading the counts first. */
+	/* Applies each addition with an atomic UPDATE, without reading the counts first. Must be
+	 * called in a transaction whose mode is not TRANSACTION_SKIP. */
 	QP_MUST_CHECK enum status (*add)(const struct count_repository *repository,
 		struct session *session, struct count_addition *additions, size_t count);
 
-	/* In a transaction: locks the rows that exist and fills them in. Also returns the store's
-	 * time. */
+	/* Locks the rows that exist and fills them in. Sets `*now_us` to the store's time. Must be
+	 * called in a transaction. */
 	QP_MUST_CHECK enum status (*lock)(const struct count_repository *repository,
 		struct session *session, struct count_row *rows, size_t count, int64_t *now_us);
 
-	/* In a transaction: updates and deletes rows that lock() has found, and inserts other rows.
-	 * Returns RERUN if another session inserted one of them first. */
+	/* Updates and deletes rows that lock() has found, and inserts new rows. Returns RERUN if
+	 * another session inserted one of the new rows first. Must be called in a transaction. */
 	QP_MUST_CHECK enum status (*edit)(const struct count_repository *repository,
 		struct session *session, const struct count_edit *edits, size_t count,
 		int64_t now_us);
 
-	/* Outside a transaction: looks rows up without locking them. */
+	/* Looks up rows without locking them. Must be called outside a transaction. */
 	QP_MUST_CHECK enum status (*find)(const struct count_repository *repository,
 		struct session *session, struct count_row *rows, size_t count);
 
-	/* Outside a transaction: reads a page of all counts, by item_id. */
+	/* Reads a page of all counts, sorted by item_id. Must be called outside a transaction. */
 	QP_MUST_CHECK enum status (*list)(const struct count_repository *repository,
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct count_row *rows);

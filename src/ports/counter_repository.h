@@ -1,6 +1,6 @@
 /*
- * Counters of unread messages, and the state of each counted message. A message counts while its
- * state is unread. If the event "message read" overtakes the event "new message", the message's
+ * Stores counters of unread messages, and the state of each counted message. A message counts while
+ * its state is unread. If the event "message read" overtakes the event "new message", the message's
  * state is set to "read", and the later "new message" changes nothing. Functions block, take a
  * session of the same store, and return a status that ports/store.h lists.
  */
@@ -34,41 +34,44 @@ struct counter_row {
 struct counter_repository;
 
 struct counter_repository_ops {
-	/* In a transaction: fills in the messages that exist, before put() changes them. `messages`
-	 * are unique and sorted by the bytes of user_id, then message_id. */
+	/* Fills in the messages that exist, before put() changes them. Does not lock rows: put()
+	 * finds out whether they have changed. `messages` are unique and sorted by the bytes of
+	 * user_id, then message_id. Must be called in a transaction. */
 	QP_MUST_CHECK enum status (*lock)(const struct counter_repository *repository,
 		struct session *session, struct counter_message *messages, size_t count);
 
 	/*
-	 * In a transaction, after lock(): inserts messages that do not exist, and changes existing
-	 * messages from unread to read. Returns RERUN if another session has changed one of them
-	 * since lock().
+	 * Inserts messages that do not exist, and changes existing messages from unread to read.
+	 * Returns RERUN if another session has changed one of the messages since lock(). Must be
+	 * called after lock(), in the same transaction.
 	 */
 	QP_MUST_CHECK enum status (*put)(const struct counter_repository *repository,
 		struct session *session, const struct counter_message *messages, size_t count);
 
-	/* In a transaction: adds each `delta`, creates rows that do not exist, and fills in the new
-	 * values. Rows are unique and sorted by user_id. */
+	/* Adds the `delta` of each row to its counter, creates counters that do not exist, and
+	 * fills in the new values. Rows are unique and sorted by user_id. Must be called in a
+	 * transaction. */
 	QP_MUST_CHECK enum status (*add)(const struct counter_repository *repository,
 		struct session *session, struct counter_row *rows, size_t count);
 
-	/* Inside or outside a transaction: looks up rows, which are unique and sorted by
-	 * user_id. */
+	/* Looks up rows, which are unique and sorted by user_id. May be called inside or outside a
+	 * transaction. */
 	QP_MUST_CHECK enum status (*find)(const struct counter_repository *repository,
 		struct session *session, struct counter_row *rows, size_t count);
 
-	/* In a transaction of its own: deletes up to `limit` messages that were read more than
-	 * `age_us` ago. */
+	/* Deletes up to `limit` messages that were read more than `age_us` ago, in a transaction of
+	 * its own. */
 	QP_MUST_CHECK enum status (*sweep)(const struct counter_repository *repository,
 		struct session *session, int64_t age_us, size_t limit, size_t *deleted);
 
-	/* Outside a transaction, for `quipu verify`: reads a page of all counters, by user_id. */
+	/* Reads a page of all counters, sorted by user_id, for `quipu verify`. Must be called
+	 * outside a transaction. */
 	QP_MUST_CHECK enum status (*list)(const struct counter_repository *repository,
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct counter_row *rows);
 
-	/* Outside a transaction: reads a page of the messages that count as unread for
-	 * page->user_id, by message id. */
+	/* Reads a page of the messages that count as unread for page->user_id, sorted by
+	 * message_id. Must be called outside a transaction. */
 	QP_MUST_CHECK enum status (*list_unread)(const struct counter_repository *repository,
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct counter_message *messages);

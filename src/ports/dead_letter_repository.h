@@ -1,8 +1,8 @@
 /*
- * Dead letters: outbox events and notifications that failed too many times, and messages that could
- * not be read (poison). An operator looks at them and replays or discards them; each action is
- * recorded in operator_actions in the same transaction. Functions block and return a status that
- * ports/store.h lists.
+ * A dead letter is an outbox event, a notification or an outbound message that failed too many
+ * times, or a message from the bus that could not be read (poison). An operator replays or discards
+ * dead letters; each of these actions is recorded in operator_actions in the same transaction.
+ * Functions block and return a status that ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_DEAD_LETTER_REPOSITORY_H
 #define QUIPU_PORTS_DEAD_LETTER_REPOSITORY_H
@@ -10,15 +10,15 @@
 #include "ports/store.h"
 
 struct dead_letter {
-	struct slice id;       /* a UUID; an outbox event or notification keeps its own id */
-	struct slice kind;     /* "outbox", "notification", "poison" */
-	struct slice type;     /* event_type; empty if unknown */
-	struct slice key;      /* aggregate_key; empty if unknown */
+	struct slice id;       /* a UUID: the id of what failed, or a new id for poison */
+	struct slice kind;     /* "outbox", "notification", "sms", "poison" */
+	struct slice type;     /* the column event_type; empty if unknown */
+	struct slice key;      /* the column aggregate_key; empty if unknown */
 	struct slice position; /* the message's identity on the bus; only for poison */
 	struct slice error;
 	struct slice payload;
 	int32_t attempt_count;
-	int64_t created_us; /* when it was given up; for outbox events, when they were created */
+	int64_t created_us; /* when the letter was stored; for an outbox event, when it occurred */
 };
 
 struct dead_letter_page {
@@ -40,40 +40,41 @@ struct dead_letter_resolution {
 	struct dead_letter_name name;
 	enum dead_letter_action action;
 	struct slice why; /* recorded with the action; may be empty */
-	struct slice who; /* recorded with the action: the id of the operator's key, or empty */
+	struct slice who; /* recorded with the action: the id of the operator's API key, or empty */
 };
 
 struct dead_letter_repository;
 
 struct dead_letter_repository_ops {
-	/* In a transaction: stores letters. Ignores a second letter for the same notification or
-	 * the same position while the first is unresolved. */
+	/* Stores letters. Ignores a letter if an unresolved letter with the same id exists, and
+	 * poison if a letter with the same position exists. Must be called in a transaction. */
 	QP_MUST_CHECK enum status (*put)(const struct dead_letter_repository *repository,
 		struct session *session, const struct dead_letter *letters, size_t count);
 
-	/* Outside a transaction: reads a page of unresolved letters, by id, without payloads. */
+	/* Reads a page of unresolved letters, sorted by id, without payloads. Must be called
+	 * outside a transaction. */
 	QP_MUST_CHECK enum status (*list)(const struct dead_letter_repository *repository,
 		struct session *session, struct arena *arena, const struct dead_letter_page *page,
 		struct dead_letter *letters, size_t *count);
 
-	/* Inside or outside a transaction: looks up an unresolved letter, with its payload. Leaves
-	 * `letter` untouched if there is none. */
+	/* Looks up an unresolved letter, with its payload. If there is no such letter, sets `found`
+	 * to false and leaves `letter` untouched. May be called inside or outside a transaction. */
 	QP_MUST_CHECK enum status (*find)(const struct dead_letter_repository *repository,
 		struct session *session, struct arena *arena, const struct dead_letter_name *name,
 		struct dead_letter *letter, bool *found);
 
 	/*
-	 * In a transaction. REPLAY makes an outbox event or notification PENDING again; poison is
-	 * only marked as replayed, because only the service knows what to do with its payload.
-	 * DISCARD drops the letter. If there is no unresolved letter of this name, sets `found` to
-	 * false and changes nothing.
+	 * Resolves a letter. REPLAY makes an event, notification or outbound message PENDING again,
+	 * but only marks poison as replayed, because only the service knows what to do with its
+	 * payload. DISCARD drops the letter. If there is no unresolved letter of this name, sets
+	 * `found` to false and changes nothing. Must be called in a transaction.
 	 */
 	QP_MUST_CHECK enum status (*resolve)(const struct dead_letter_repository *repository,
 		struct session *session, const struct dead_letter_resolution *resolution,
 		bool *found);
 
-	/* Outside a transaction: counts the unresolved letters of `kind`, or of all kinds if `kind`
-	 * is empty. */
+	/* Counts the unresolved letters of `kind`, or of all kinds if `kind` is empty. Must be
+	 * called outside a transaction. */
 	QP_MUST_CHECK enum status (*depth)(const struct dead_letter_repository *repository,
 		struct session *session, struct slice kind, int64_t *count);
 };

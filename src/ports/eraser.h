@@ -2,11 +2,11 @@
  * Erases a person from the tables of one service. An eraser knows the places where its service
  * keeps something about a person, in the order in which they must be emptied: rows of a later place
  * may be needed to find the rows of an earlier place. Each service's repository has its own eraser,
- * so that a new table is added there and nowhere else.
+ * so a new table has to be added only to the eraser of its service.
  *
- * Rows that also belong to others stay, with a pseudonym instead of the person's id and without
- * text, so that nobody else's numbers change. Rows that only serve to recognise repeated messages
- * stay as they are. Otherwise a redelivered message would bring the person back.
+ * Rows that also belong to other users stay, with a pseudonym instead of the person's id and
+ * without text, so that the numbers of other users do not change. Rows that only serve to recognise
+ * repeated messages stay as they are. Otherwise a redelivered message would bring the person back.
  */
 #ifndef QUIPU_PORTS_ERASER_H
 #define QUIPU_PORTS_ERASER_H
@@ -19,24 +19,27 @@
 struct erasure {
 	struct slice user_id;
 	struct slice pseudonym;
-	struct slice who; /* recorded with each step: the id of the operator's key, or empty */
+	struct slice who; /* recorded with each step: the id of the operator's API key, or empty */
 	size_t limit;     /* how many rows the step may change */
 
-	/* Set by count() or erase(). */
-	int64_t rows[ERASER_PLACES_MAX]; /* the number of rows in each place */
+	/* One number for each place. count() sets it to the number of rows that erasing would
+	 * change, erase() to the number of rows that the step has changed. */
+	int64_t rows[ERASER_PLACES_MAX];
 };
 
 struct eraser;
 
 struct eraser_ops {
-	/* In a transaction: counts all rows that repeated calls of erase() would change. */
+	/* Counts all rows that repeated calls of erase() would change. Must be called in a
+	 * transaction. */
 	QP_MUST_CHECK enum status (*count)(
 		const struct eraser *eraser, struct session *session, struct erasure *erasure);
 
 	/*
-	 * In a transaction: changes up to `limit` rows of the first place that has any, and records
-	 * the step in operator_actions, under the pseudonym. If no place has rows left, the person
-	 * is erased, and the call changes and records nothing.
+	 * Changes up to `limit` rows of the first place that still has rows of the person, and
+	 * records the step in operator_actions, under the pseudonym. If no place has rows left, the
+	 * person is erased, and the call changes and records nothing. Must be called in a
+	 * transaction.
 	 */
 	QP_MUST_CHECK enum status (*erase)(
 		const struct eraser *eraser, struct session *session, struct erasure *erasure);

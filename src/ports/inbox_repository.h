@@ -1,7 +1,7 @@
 /*
- * The events that a consumer has processed. Each event is recorded in the same transaction as its
- * effect, so that it has no second effect if it is delivered again. Functions block and return a
- * status that ports/store.h lists.
+ * Records the events that a consumer has processed. Each event is recorded in the same transaction
+ * as its effect, so that it has no second effect if it is delivered again. Functions block and
+ * return a status that ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_INBOX_REPOSITORY_H
 #define QUIPU_PORTS_INBOX_REPOSITORY_H
@@ -16,13 +16,13 @@ struct inbox_event {
 struct inbox_repository;
 
 struct inbox_repository_ops {
-	/* In a transaction: records events and sets is_new. Events are unique and sorted by
-	 * bytes. */
+	/* Records events and sets is_new in each. Events are unique and sorted by the bytes of
+	 * their ids. Must be called in a transaction. */
 	QP_MUST_CHECK enum status (*put)(const struct inbox_repository *repository,
 		struct session *session, struct inbox_event *events, size_t count);
 
-	/* In a transaction of its own: deletes up to `limit` events recorded more than `age_us`
-	 * ago. */
+	/* Deletes up to `limit` events that were recorded more than `age_us` ago, in a transaction
+	 * of its own. */
 	QP_MUST_CHECK enum status (*sweep)(const struct inbox_repository *repository,
 		struct session *session, int64_t age_us, size_t limit, size_t *deleted);
 };

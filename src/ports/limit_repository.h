@@ -1,5 +1,5 @@
 /*
- * The repository of users' limits: the table rate_limit_store, which has one row per user with both
+ * Stores the limits of users in the table rate_limit_store, which has one row per user with both
  * the configuration and the count. All functions block, take a session of the same store, and
  * return a status that ports/store.h lists. User ids in arrays are unique and sorted by bytes.
  */
@@ -12,18 +12,18 @@
 struct limit_row {
 	struct slice user_id;
 	bool exists;
-	bool busy; /* another session holds the row; only under TRANSACTION_SKIP */
+	bool busy; /* another session has locked the row; set only under TRANSACTION_SKIP */
 	int32_t rate_limit;
 	int32_t time_window;     /* in units of --gateway-window-unit */
 	int32_t current_count;   /* messages confirmed by the bus in this window */
-	int32_t reserved_count;  /* messages admitted in this window and not given back */
+	int32_t reserved_count;  /* slots reserved in this window and not given back */
 	int64_t last_refresh_us; /* when the window started; also identifies the window */
-	bool shadow;             /* counts messages but refuses none */
-	bool by_default;         /* created from the default limit, not by a configuration */
+	bool shadow;             /* the limit counts messages but refuses none */
+	bool by_default;         /* the row was created from the default limit */
 };
 
-/* How many of the slots reserved in one window were used or given back. Applied only if the row is
- * still in that window. */
+/* Says how many of the slots that a user reserved in one window were confirmed or given back.
+ * settle() applies it only if the user's row is still in that window. */
 struct limit_settlement {
 	struct slice user_id;
 	int64_t window_start_us;
@@ -31,50 +31,52 @@ struct limit_settlement {
 	int32_t given_back;
 };
 
-/* Says which of the rows created from the default limit are idle. */
+/* Says which rows are idle: those that were created from the default limit and whose window started
+ * more than `windows` window lengths ago. */
 struct limit_idle {
-	int64_t unit_us; /* length of a time_window of 1 */
+	int64_t unit_us; /* the length of a window whose time_window is 1 */
 	int64_t windows;
 };
 
 struct limit_repository;
 
 struct limit_repository_ops {
-	/* In a transaction: locks the rows that exist and fills them in. Also returns the store's
-	 * time. */
+	/* Locks the rows that exist and fills them in. Sets `*now_us` to the store's time. Must be
+	 * called in a transaction. */
 	QP_MUST_CHECK enum status (*lock)(const struct limit_repository *repository,
 		struct session *session, struct limit_row *rows, size_t count, int64_t *now_us);
 
 	/*
-	 * In a transaction: writes every field of the rows, which are locked (`exists`) or new.
-	 * Returns RERUN if another session created one of the new rows first.
+	 * Writes every field of the rows. The caller has locked the rows whose `exists` is true;
+	 * the other rows are inserted. Returns RERUN if another session inserted one of them first.
+	 * Must be called in a transaction.
 	 */
 	QP_MUST_CHECK enum status (*put)(const struct limit_repository *repository,
 		struct session *session, const struct limit_row *rows, size_t count);
 
-	/* In a transaction: deletes rows, which must be locked. */
+	/* Deletes the rows of these users. Must be called in the transaction that has locked the
+	 * rows. */
 	QP_MUST_CHECK enum status (*remove)(const struct limit_repository *repository,
 		struct session *session, const struct slice *user_ids, size_t count);
 
-	/* In a transaction: records how many reserved slots were used or given back. A user may
-	 * have several entries, for different windows. */
+	/* Records how many reserved slots were confirmed or given back. A user may have several
+	 * settlements, for different windows. Must be called in a transaction. */
 	QP_MUST_CHECK enum status (*settle)(const struct limit_repository *repository,
 		struct session *session, const struct limit_settlement *settlements, size_t count);
 
-	/*
-	 * In a transaction of its own: deletes up to `limit` rows that were created from the
-	 * default limit and whose window started more than `windows` window lengths ago.
-	 */
+	/* Deletes up to `limit` rows that are idle, as `idle` defines it, in a transaction of its
+	 * own. */
 	QP_MUST_CHECK enum status (*sweep)(const struct limit_repository *repository,
 		struct session *session, const struct limit_idle *idle, size_t limit,
 		size_t *deleted);
 
-	/* Outside a transaction: looks rows up without locking them. Also returns the store's
-	 * time. */
+	/* Looks up rows without locking them. Sets `*now_us` to the store's time. Must be called
+	 * outside a transaction. */
 	QP_MUST_CHECK enum status (*find)(const struct limit_repository *repository,
 		struct session *session, struct limit_row *rows, size_t count, int64_t *now_us);
 
-	/* Outside a transaction: reads a page of all users, by user_id. */
+	/* Reads a page of the rows of all users, sorted by user_id. Must be called outside a
+	 * transaction. */
 	QP_MUST_CHECK enum status (*list)(const struct limit_repository *repository,
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct limit_row *rows);

@@ -1,8 +1,8 @@
 /*
- * Messages between users: one row each, keyed by receiver, so that a cluster can distribute the
- * table by receiver. Further tables hold who talks with whom, and the last message of each
- * conversation. Functions block, take a session of the same store, and return a status that
- * ports/store.h lists.
+ * Stores messages between users. Each message is one row whose key begins with the receiver, so
+ * that a cluster can distribute the table by receiver. A second table holds who talks with whom,
+ * and roughly when the last message of each conversation was sent. Functions block, take a session
+ * of the same store, and return a status that ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_MESSAGE_REPOSITORY_H
 #define QUIPU_PORTS_MESSAGE_REPOSITORY_H
@@ -26,20 +26,21 @@ struct message_mark {
 
 	/* Set by mark(). */
 	bool exists;
-	bool was_unread; /* mark() has changed it from unread to read */
+	bool was_unread; /* mark() has changed the message from unread to read */
 };
 
-/* A page of the messages between two users, in both directions: the newest that are older than
- * `before`. */
+/* A page of the messages between two users, in both directions: the newest messages that are older
+ * than the message `before`. */
 struct message_query {
 	struct slice user_id;
-	struct slice other_id; /* may be the same user */
+	struct slice other_id; /* may be equal to user_id */
 	struct slice before;   /* id of a message; empty to start at the newest */
 	size_t limit;
-	/* the page ends with the message whose text takes the total over this many bytes */
+	/* once the texts on the page have more than this many bytes in total, the page gets no
+	 * further message */
 	size_t text_max;
 
-	struct message *messages; /* out, newest first, in memory of the arena; at most `limit` */
+	struct message *messages; /* output, newest first, in memory of the arena */
 	size_t message_count;
 };
 
@@ -50,27 +51,28 @@ struct conversation {
 	int64_t unread;      /* how many messages from the other user this user has not read */
 };
 
-/* A page of a user's conversations, those with the newest last message first. Only conversations
+/* A page of a user's conversations, sorted by their last message, newest first. Only conversations
  * whose last message is older than `before` are included. */
 struct conversation_query {
 	struct slice user_id;
 	struct slice before; /* id of a message; empty to start at the newest */
 	size_t limit;
-	size_t text_max; /* as in a message_query, for the texts of the last messages */
+	size_t text_max; /* as in struct message_query, for the texts of the last messages */
 
-	struct conversation *conversations; /* out, newest first, in memory of the arena */
+	struct conversation *conversations; /* output, newest first, in memory of the arena */
 	size_t conversation_count;
 };
 
-/* The oldest unread messages from one sender to one receiver, up to and including `up_to`. */
+/* The oldest unread messages from one sender to one receiver, up to and including the message
+ * `up_to`. */
 struct unread_query {
 	struct slice receiver_id;
 	struct slice sender_id;
 	struct slice up_to;
 	size_t limit;
 
-	bool exists;       /* out: `up_to` is a message from this sender to this receiver */
-	struct slice *ids; /* out, oldest first, in memory of the arena; at most `limit` */
+	bool exists;       /* output: `up_to` is a message from this sender to this receiver */
+	struct slice *ids; /* output, oldest first, in memory of the arena; at most `limit` */
 	size_t id_count;
 };
 
@@ -80,12 +82,12 @@ struct unread_count {
 	int64_t count;
 };
 
-/* A row that holds who talks with whom, for `quipu verify`. */
+/* A row of the table that says who talks with whom, for `quipu verify`. */
 struct conversation_row {
 	struct slice user_id;
 	struct slice other_id;
-	/* the beginning of the last message's id, CONVERSATION_SPAN_BYTES of it; tells roughly when
-	 * it was sent. Empty if there is no such row. */
+	/* the first CONVERSATION_SPAN_BYTES bytes of the last message's id, which say roughly when
+	 * that message was sent; empty if the row does not exist */
 	struct slice last_span;
 };
 
@@ -95,60 +97,63 @@ struct message_repository;
 
 struct message_repository_ops {
 	/*
-	 * In a transaction: stores new messages as unread, and updates the conversations of both
-	 * users.
+	 * Stores new messages as unread, and updates the conversations of their senders and
+	 * receivers. Must be called in a transaction.
 	 */
 	QP_MUST_CHECK enum status (*put)(const struct message_repository *repository,
 		struct session *session, const struct message *messages, size_t count);
 
 	/*
-	 * In a transaction: marks messages as read; `marks` are unique and sorted by the bytes of
-	 * receiver_id, then id. Under TRANSACTION_SKIP it fails with LOCK_BUSY if another session
-	 * holds one of the rows.
+	 * Marks messages as read. `marks` are unique and sorted by the bytes of receiver_id, then
+	 * id. Must be called in a transaction; under TRANSACTION_SKIP, fails with LOCK_BUSY if
+	 * another session has locked one of the rows.
 	 */
 	QP_MUST_CHECK enum status (*mark)(const struct message_repository *repository,
 		struct session *session, struct message_mark *marks, size_t count);
 
-	/* In a transaction: answers several queries at once, without locking anything. */
+	/* Answers several queries at once, without locking anything. Must be called in a
+	 * transaction. */
 	QP_MUST_CHECK enum status (*find_unread)(const struct message_repository *repository,
 		struct session *session, struct arena *arena, struct unread_query *queries,
 		size_t count);
 
-	/* Outside a transaction: answers several queries at once. */
+	/* Answers several queries at once. Must be called outside a transaction. */
 	QP_MUST_CHECK enum status (*list)(const struct message_repository *repository,
 		struct session *session, struct arena *arena, struct message_query *queries,
 		size_t count);
 
-	/* Outside a transaction: answers several queries, each from one snapshot. */
+	/* Answers several queries, each from one snapshot. Must be called outside a transaction. */
 	QP_MUST_CHECK enum status (*list_conversations)(const struct message_repository *repository,
 		struct session *session, struct arena *arena, struct conversation_query *queries,
 		size_t count);
 
-	/* Outside a transaction, for `quipu verify`: reads a page of the users who have unread
-	 * messages, by user_id, each with the number of unread messages. */
+	/* Reads a page of the users who have unread messages, sorted by user_id, each with the
+	 * number of unread messages, for `quipu verify`. Must be called outside a transaction. */
 	QP_MUST_CHECK enum status (*count_unread)(const struct message_repository *repository,
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct unread_count *counts);
 
-	/* Outside a transaction: reads a page of the unread messages of page->user_id, by id. Sets
-	 * only receiver_id, id, sender_id and created_us. */
+	/* Reads a page of the unread messages that page->user_id has received, sorted by id. Sets
+	 * only receiver_id, id, sender_id and created_us. Must be called outside a transaction. */
 	QP_MUST_CHECK enum status (*list_unread)(const struct message_repository *repository,
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct message *messages);
 
-	/* Outside a transaction, for `quipu verify`: reads a page of the rows of all conversations,
-	 * by user_id and other_id. */
+	/* Reads a page of the rows of all conversations, sorted by user_id and other_id, for
+	 * `quipu verify`. Must be called outside a transaction. */
 	QP_MUST_CHECK enum status (*list_rows)(const struct message_repository *repository,
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct conversation_row *rows);
 
-	/* Outside a transaction, for `quipu verify`: reads a page of who has received messages
-	 * (user_id) from whom (other_id), by both. Sets no last_span. */
+	/* Reads a page of all pairs of a receiver (user_id) and a sender (other_id) who have
+	 * messages, sorted by both, for `quipu verify`. Leaves last_span empty. Must be called
+	 * outside a transaction. */
 	QP_MUST_CHECK enum status (*list_directions)(const struct message_repository *repository,
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct conversation_row *rows);
 
-	/* Outside a transaction, for `quipu verify`: reads the last_span of some conversations. */
+	/* Reads the last_span of the given conversations, for `quipu verify`. Must be called
+	 * outside a transaction. */
 	QP_MUST_CHECK enum status (*find_rows)(const struct message_repository *repository,
 		struct session *session, struct arena *arena, struct conversation_row *rows,
 		size_t count);

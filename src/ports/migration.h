@@ -1,8 +1,8 @@
 /*
- * The schema, embedded in the binary: every file sql/<engine>/<component>/NNNN_name.sql, sorted by
- * component and number. At start a store applies those migrations of its engine and components that
- * are still missing, each in its own transaction, and records them in schema_migrations(component,
- * version, name, applied_at).
+ * The schema is embedded in the binary: every file sql/<engine>/<component>/NNNN_name.sql, sorted
+ * by component and number. At start a store applies those migrations of its engine and components
+ * that are still missing, each in its own transaction, and records them in
+ * schema_migrations(component, version, name, applied_at).
  */
 #ifndef QUIPU_PORTS_MIGRATION_H
 #define QUIPU_PORTS_MIGRATION_H

@@ -1,6 +1,6 @@
 /*
- * Notifications: one for each event, waiting to be sent or kept after sending. Functions block and
- * return a status that ports/store.h lists.
+ * Stores one notification for each event. A notification waits to be sent, and is kept for a while
+ * afterwards. Functions block and return a status that ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_NOTIFICATION_REPOSITORY_H
 #define QUIPU_PORTS_NOTIFICATION_REPOSITORY_H
@@ -22,11 +22,11 @@ struct notification {
 	int64_t occurred_us;
 	struct slice payload; /* the event as it arrived; list() leaves it empty */
 
-	/* Only list() fills these. */
+	/* Only list() sets the members below. */
 	struct slice status;
 	int32_t attempt_count;
 	int64_t created_us;
-	int64_t sent_us; /* 0 until it is sent */
+	int64_t sent_us; /* 0 until the notification is sent */
 };
 
 /* A notification, and whether the rows that belong to it exist; for `quipu verify`. */
@@ -34,24 +34,25 @@ struct notification_facts {
 	struct slice id;
 	bool is_failed;
 	int64_t created_us;
-	bool has_event;  /* its event is in processed_events */
-	bool has_letter; /* it has an unresolved dead letter in notification_dlq */
+	bool has_event;  /* the notification's event is in processed_events */
+	bool has_letter; /* the notification has an unresolved dead letter in notification_dlq */
 };
 
 struct notification_repository;
 
 struct notification_repository_ops {
-	/* In a transaction: stores new notifications, PENDING and due at once. */
+	/* Stores new notifications, which are PENDING and due at once. Must be called in a
+	 * transaction. */
 	QP_MUST_CHECK enum status (*put)(const struct notification_repository *repository,
 		struct session *session, const struct notification *notifications, size_t count);
 
-	/* Outside a transaction: reads the newest page->limit notifications of page->user_id,
-	 * newest first. Ignores page->after. */
+	/* Reads the newest page->limit notifications of page->user_id, newest first. Ignores
+	 * page->after. Must be called outside a transaction. */
 	QP_MUST_CHECK enum status (*list)(const struct notification_repository *repository,
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct notification *notifications);
 
-	/* Outside a transaction: reads a page of all notifications, by id. */
+	/* Reads a page of all notifications, sorted by id. Must be called outside a transaction. */
 	QP_MUST_CHECK enum status (*list_facts)(const struct notification_repository *repository,
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct notification_facts *rows);
@@ -61,10 +62,11 @@ struct notification_repository_ops {
 struct notification_repository {
 	const struct notification_repository_ops *ops;
 	const struct eraser *eraser;
-	/* Each claim has the aggregate_key as its key. DONE is called SENT. */
+	/* The states BUSY and DONE of ports/claim_repository.h are called PROCESSING and SENT. */
 	const struct claim_repository *claims;
-	const struct dead_letter_repository *dead; /* notification_dlq: notifications and poison */
-	const struct inbox_repository *inbox;      /* the table processed_events */
+	/* the table notification_dlq, which holds failed notifications and poison */
+	const struct dead_letter_repository *dead;
+	const struct inbox_repository *inbox; /* the table processed_events */
 };
 
 #endif

@@ -25,7 +25,7 @@ struct notice {
 enum notice_fate {
 	NOTICE_SENT,
 	NOTICE_FAILED,  /* a retry may help */
-	NOTICE_REFUSED, /* the receiver will never accept it */
+	NOTICE_REFUSED, /* the receiver will never accept the notice */
 };
 
 #define NOTICE_ERROR_SIZE 200
@@ -44,23 +44,23 @@ struct notifier_ops {
 	/* Returns how many notices can be sent now. Never blocks. */
 	size_t (*free_slots)(struct notifier *notifier);
 
-	/* Starts to send the notice in a free slot, and copies the parts that it needs. Never
-	 * blocks for long. */
+	/* Takes a free slot and starts to send the notice. The caller makes sure that a slot is
+	 * free. Copies what is needed of `notice`. Never blocks for long. */
 	void (*send)(struct notifier *notifier, const struct notice *notice);
 
 	/*
-	 * Waits until at least one notice has a result, wake() is called, or steady time
-	 * `until_ns`. Returns up to `max` results, whose slots are then free. Every notice has a
-	 * result within longest_ns.
+	 * Waits until at least one notice has a result or wake() is called, but at most until the
+	 * monotonic time `until_ns`. Writes up to `max` results, frees their slots, and returns the
+	 * number of results. Every notice has a result within longest_ns.
 	 */
 	size_t (*wait)(struct notifier *notifier, struct notice_result *results, size_t max,
 		int64_t until_ns);
 
-	/* Makes a wait in progress return immediately. If there is none, the next wait does.
-	 * Thread-safe; never blocks. */
+	/* Makes a wait() in progress return immediately. If there is none, the next wait() returns
+	 * immediately. Thread-safe; never blocks. */
 	void (*wake)(struct notifier *notifier);
 
-	/* Aborts the notices that are in transit. */
+	/* Aborts the notices that are in transit, and frees the notifier. */
 	void (*free)(struct notifier *notifier);
 };
 

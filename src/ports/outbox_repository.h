@@ -1,7 +1,8 @@
 /*
- * Events that wait to be published. A service writes an event in the transaction of the change that
- * it describes; flow/relay publishes it afterwards, at least once. Every service that publishes has
- * a table of this shape. Functions block and return a status that ports/store.h lists.
+ * Stores events that wait to be published. A service stores an event in the transaction of the
+ * change that the event describes; flow/relay publishes the event afterwards, at least once. Every
+ * service that publishes has a table of this shape. Functions block and return a status that
+ * ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_OUTBOX_REPOSITORY_H
 #define QUIPU_PORTS_OUTBOX_REPOSITORY_H
@@ -15,19 +16,20 @@ struct outbox_event {
 	struct slice key;   /* aggregate_key */
 	struct slice trace; /* traceparent of the request; may be empty */
 	struct slice payload;
-	int64_t occurred_us; /* when it happened; also created_at */
+	int64_t occurred_us; /* when the event happened; stored in the column created_at */
 };
 
 struct outbox_repository;
 
 struct outbox_repository_ops {
-	/* In a transaction: stores events, PENDING and due at once. */
+	/* Stores events, which are PENDING and due at once. Must be called in a transaction. */
 	QP_MUST_CHECK enum status (*put)(const struct outbox_repository *repository,
 		struct session *session, const struct outbox_event *events, size_t count);
 
 	/*
-	 * In a transaction: sets all events published at `since_us` or later back to PENDING,
-	 * records in operator_actions that `who` did this, and returns the number of events.
+	 * Sets all events published at `since_us` or later back to PENDING, records in
+	 * operator_actions that `who` did this, and sets `*count` to the number of events. Must be
+	 * called in a transaction.
 	 */
 	QP_MUST_CHECK enum status (*resend)(const struct outbox_repository *repository,
 		struct session *session, int64_t since_us, struct slice who, size_t *count);

@@ -1,6 +1,6 @@
 /*
- * The repository of pots and their coins: the outbound port of the pot service. All functions
- * block, take a session of the same store, and return a status that ports/store.h lists.
+ * Stores pots and their coins for the pot service. All functions block, take a session of the same
+ * store, and return a status that ports/store.h lists.
  *
  * The contents of a pot change only under its lock, which is a token in the table with an expiry:
  *
@@ -10,8 +10,8 @@
  *   held by a token    put() with that token          free; the contents are changed
  *   held by another    put()                          unchanged; put() returns RERUN
  *
- * take() and put() share a transaction, so our own locks are never visible to others: a lock that a
- * transaction sees was taken by another program.
+ * take() and put() share a transaction, so other sessions never see the locks that Quipu takes. A
+ * lock that a transaction sees was taken by another program.
  */
 #ifndef QUIPU_PORTS_POT_REPOSITORY_H
 #define QUIPU_PORTS_POT_REPOSITORY_H
@@ -41,9 +41,9 @@ struct pot_row {
 /* A pot and its coins. */
 struct pot_content {
 	int32_t pot_id;
-	bool exists; /* after take(): it exists and the caller holds its lock */
-	bool busy;   /* another token holds its lock, or, under TRANSACTION_SKIP, another session
-			holds its row */
+	bool exists; /* after take(): the pot exists and the caller holds its lock */
+	bool busy;   /* another token holds the pot's lock or, under TRANSACTION_SKIP, another
+			session has locked its row */
 	int32_t max_coins;
 	struct coins coins;
 };
@@ -51,7 +51,7 @@ struct pot_content {
 /* The new contents of a pot. */
 struct pot_change {
 	int32_t pot_id;
-	bool is_changed[COIN_KINDS]; /* kinds that are not marked are not written */
+	bool is_changed[COIN_KINDS]; /* true for each kind of coin that put() must write */
 	struct coins coins;
 };
 
@@ -60,12 +60,12 @@ struct pot_lock {
 	int64_t ttl_us;
 };
 
-/* A page of all pots, by id. */
+/* A page of all pots, sorted by id. */
 struct pot_page {
 	int64_t offset;
 	int32_t limit;
-	struct pot_row *pots; /* out */
-	size_t count;         /* out */
+	struct pot_row *pots; /* output, in memory of the arena */
+	size_t count;         /* output: how many pots the page has */
 };
 
 /* A pot as it is stored, for `quipu verify`. */
@@ -75,11 +75,11 @@ struct pot_facts {
 	int32_t max_coins;
 	int64_t created_us;
 	bool has_lock;
-	bool has_lock_end; /* lock_expire_time */
+	bool has_lock_end; /* the column lock_expire_time is not NULL */
 	int64_t coin_total;
 };
 
-/* A row of the table coin, which may contradict the rules. */
+/* A row of the table coin as it is stored, for `quipu verify`; it may violate the rules. */
 struct coin_facts {
 	int64_t id;
 	int64_t pot_id;
@@ -92,47 +92,50 @@ struct pot_repository;
 
 struct pot_repository_ops {
 	/*
-	 * In a transaction: takes the locks of all pots that exist and are free, and reads their
-	 * contents. Pots are unique and sorted by id.
+	 * Takes the locks of all pots that exist and are free, and reads the contents of these
+	 * pots. Pots are unique and sorted by id. Must be called in a transaction.
 	 */
 	QP_MUST_CHECK enum status (*take)(const struct pot_repository *repository,
 		struct session *session, const struct pot_lock *lock, struct pot_content *pots,
 		size_t count);
 
 	/*
-	 * In a transaction: writes the changed kinds of pots that take() has locked with `lock`,
-	 * and releases their locks. Changes are sorted by id. If another token holds one of the
-	 * pots, returns RERUN and changes nothing.
+	 * Writes the changed kinds of coins into pots that take() has locked with `lock`, and
+	 * releases the locks. Changes are sorted by pot_id. If another token holds the lock of one
+	 * of the pots, returns RERUN and changes nothing. Must be called in a transaction.
 	 */
 	QP_MUST_CHECK enum status (*put)(const struct pot_repository *repository,
 		struct session *session, const struct pot_lock *lock,
 		const struct pot_change *changes, size_t count);
 
 	/*
-	 * In a transaction: creates pots and fills in their ids and times. Names are unique and
-	 * sorted by bytes. `exists` is false if the name was already taken.
+	 * Creates pots and fills in their ids and times. Names are unique and sorted by bytes. Sets
+	 * `exists` to true in each pot that it has created, and to false if another pot already has
+	 * the name. Must be called in a transaction.
 	 */
 	QP_MUST_CHECK enum status (*create)(const struct pot_repository *repository,
 		struct session *session, struct pot_row *pots, size_t count);
 
-	/* Outside a transaction: look up pots by id or by name, without locking them. Names are in
-	 * memory of `arena`. */
+	/* find() looks up pots by id, find_names() looks up pots by name, both without locking the
+	 * pots. The names found are in memory of `arena`. Must be called outside a transaction. */
 	QP_MUST_CHECK enum status (*find)(const struct pot_repository *repository,
 		struct session *session, struct arena *arena, struct pot_row *pots, size_t count);
 	QP_MUST_CHECK enum status (*find_names)(const struct pot_repository *repository,
 		struct session *session, struct arena *arena, struct pot_row *pots, size_t count);
 
-	/* Outside a transaction: reads the contents of pots, without locking them. */
+	/* Reads the contents of pots, without locking the pots. Must be called outside a
+	 * transaction. */
 	QP_MUST_CHECK enum status (*find_coins)(const struct pot_repository *repository,
 		struct session *session, struct pot_content *pots, size_t count);
 
-	/* Outside a transaction: reads several pages at once, and the total number of pots. */
+	/* Reads several pages at once, and sets `*total` to the number of all pots. Must be called
+	 * outside a transaction. */
 	QP_MUST_CHECK enum status (*list)(const struct pot_repository *repository,
 		struct session *session, struct arena *arena, struct pot_page *pages, size_t count,
 		int64_t *total);
 
-	/* Outside a transaction: read a page of all pots, or of all rows of the table coin, by id
-	 * (page->after_number). */
+	/* list_facts() reads a page of all pots, list_coins() reads a page of all rows of the table
+	 * coin, both sorted by id (page->after_number). Must be called outside a transaction. */
 	QP_MUST_CHECK enum status (*list_facts)(const struct pot_repository *repository,
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct pot_facts *pots);

@@ -1,8 +1,8 @@
 /*
- * Messages without a row in outbound_messages that must not be sent again if they are redelivered
- * (sent_messages): they were sent by a version that had no such rows, or their user was erased. Ids
- * in arrays are unique and sorted by bytes. Functions block and return a status that ports/store.h
- * lists.
+ * The table sent_messages lists messages that have no row in outbound_messages, but must not be
+ * sent again if they are redelivered. Either a version of the program without outbound_messages
+ * sent them, or their user was erased. Ids in arrays are unique and sorted by bytes. Functions
+ * block and return a status that ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_SENT_REPOSITORY_H
 #define QUIPU_PORTS_SENT_REPOSITORY_H
@@ -11,18 +11,18 @@
 
 struct sent_message {
 	struct slice message_id;
-	bool known; /* set by find() */
+	bool known; /* set by find(): the message is in sent_messages */
 };
 
 struct sent_repository;
 
 struct sent_repository_ops {
-	/* In a transaction: looks messages up. */
+	/* Looks up messages. Must be called in a transaction. */
 	QP_MUST_CHECK enum status (*find)(const struct sent_repository *repository,
 		struct session *session, struct sent_message *messages, size_t count);
 
-	/* In a transaction of its own: deletes up to `limit` messages sent more than `age_us`
-	 * ago. */
+	/* Deletes up to `limit` messages that were sent more than `age_us` ago, in a transaction of
+	 * its own. */
 	QP_MUST_CHECK enum status (*sweep)(const struct sent_repository *repository,
 		struct session *session, int64_t age_us, size_t limit, size_t *deleted);
 };

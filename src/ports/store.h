@@ -1,16 +1,17 @@
 /*
- * What every service needs from a relational store: sessions, transactions, idempotency keys.
+ * A relational store provides what every service needs: sessions, transactions, idempotency keys.
  * Implemented by adapters/store/sqlite and adapters/store/postgres, and wrapped by
  * adapters/store/tracing, which logs, and by tests/unit/faulty_store.h, which fails on demand.
  *
  * A session is one connection. One thread uses it at a time, and all of its functions block. A
  * transaction runs from begin() to commit() or rollback() on a session of the kind SESSION_WRITE.
  * A function that fails has already rolled the transaction back; calling rollback() after it does
- * nothing. The session can begin again at once and reconnects by itself. close() rolls an open
- * transaction back.
+ * nothing. The session can begin a new transaction at once and reconnects by itself. close() rolls
+ * an open transaction back.
  *
  * Besides OK, a function of a session may return:
- *   RERUN              a deadlock or lost race, or the connection broke before COMMIT; run again
+ *   RERUN              a deadlock, a lost race, or a connection that broke before COMMIT; run the
+ *                      transaction again
  *   LOCK_BUSY          another session holds a lock for longer than a batch may wait
  *   POISON             the engine refuses this data; run the rest of the transaction without it
  *   STORE_UNAVAILABLE  the engine cannot be reached or cannot write; nothing was applied
@@ -36,8 +37,8 @@ enum transaction_mode {
 
 	/*
 	 * Like WAIT, but the transaction consists of a single verb. The verb may commit by itself
-	 * and then returns what commit() would return; the caller still calls commit(). Use it only
-	 * if the store's `single_saves_a_trip` is set.
+	 * and then returns what commit() would return; the caller still calls commit(). Use this
+	 * mode only if the store's `single_saves_a_trip` is set.
 	 */
 	TRANSACTION_SINGLE,
 };
@@ -45,10 +46,11 @@ enum transaction_mode {
 enum session_kind { SESSION_WRITE, SESSION_READ };
 
 /*
- * A fingerprint begins with its version, so that later versions of the program know how it was
- * computed. The first version had no such byte: it was the SHA-256 of the method, path and body as
- * they were typed. Such records are still recognised, because a key stored before an upgrade stays
- * valid for another day.
+ * The fingerprint of a request (inbound/fingerprint.h) begins with one byte for its version, so
+ * that later versions of the program know how it was computed. Fingerprints of the first version
+ * have no such byte: they are the SHA-256 of the method, path and body as the client sent them.
+ * They are still recognised, because a key that was stored before an upgrade may stay valid for
+ * another day.
  */
 #define FINGERPRINT_VERSION 2
 #define FINGERPRINT_SIZE 33
@@ -56,7 +58,7 @@ enum session_kind { SESSION_WRITE, SESSION_READ };
 
 /* An Idempotency-Key, and the record stored under it. */
 struct idempotency_record {
-	struct slice scope; /* the route's template, and the caller if the route has one */
+	struct slice scope; /* the method, the route's template, and the caller if known */
 	struct slice key;
 	/* identifies what the request asks for; see inbound/fingerprint.h */
 	unsigned char fingerprint[FINGERPRINT_SIZE];
@@ -68,15 +70,15 @@ struct idempotency_record {
 	 * idempotency_is_same() */
 	bool same_request;
 	/*
-	 * A pending record stands for an effect outside the store that has begun and whose end is
-	 * not recorded yet. Only its owner can end it. The owner's lease lasts
-	 * IDEMPOTENCY_LEASE_US; after that, any process may claim the record.
+	 * A pending record stands for an effect outside the store that has begun and whose outcome
+	 * is not recorded yet. Only the record's owner can record the outcome. The owner's lease
+	 * lasts IDEMPOTENCY_LEASE_US; after that, any process may claim the record.
 	 */
 	struct slice owner; /* empty if the record is not pending */
 	bool lease_is_over; /* set by idempotency_find */
 	struct slice note;  /* data that the service needs to resume the work */
 	bool was_ours;      /* set by idempotency_claim, idempotency_finish, idempotency_forget and
-			       idempotency_release: the record was changed */
+			       idempotency_release: the call has changed the record */
 
 	struct answer answer;
 };
@@ -86,22 +88,22 @@ struct idempotency_record {
 bool idempotency_is_same(const struct idempotency_record *record, struct slice stored);
 
 /*
- * A page of a table in key order: at most `limit` rows whose key is greater than `after`, all from
- * one snapshot. The caller provides an array for `limit` rows.
+ * Selects a page of a table: at most `limit` rows whose key is greater than `after`, sorted by key
+ * and all from one snapshot. The caller provides an array for `limit` rows.
  */
 struct row_page {
 	struct slice user_id; /* whose rows to list; empty for lists of all users' rows */
 	struct slice
-		after[2]; /* the key's text columns; the second is empty if there is only one */
-	/* the smallest value of the key's first column; used only for ranges of counts */
+		after[2]; /* the key's text columns; the second is empty if the key has only one */
+	/* the key's first column must not be below this value; only lists of counts use it */
 	struct slice from;
-	/* the first column must be below this value; empty if the range has no end */
+	/* the key's first column must be below this value; empty if there is no upper bound */
 	struct slice until;
-	int64_t after_number; /* the value of the key's number column, if it has one */
-	int64_t after_minor;  /* the value of its second number column, if it has two */
+	int64_t after_number; /* the value of the key's number column, if the key has one */
+	int64_t after_minor;  /* the value of the key's second number column, if it has two */
 	size_t limit;
-	size_t count;   /* out */
-	int64_t now_us; /* out: the store's time, taken after the snapshot */
+	size_t count;   /* output: how many rows the page has */
+	int64_t now_us; /* output: the store's time, taken after the snapshot */
 };
 
 /* A row of the table of Idempotency-Keys, expired or not. */
@@ -112,7 +114,7 @@ struct kept_answer {
 	int32_t http_status;
 	struct slice body;
 	struct slice owner; /* empty if the record is not pending */
-	int64_t lease_us;   /* lease_until */
+	int64_t lease_us;   /* when the owner's lease ends (column lease_until) */
 	struct slice note;
 };
 
@@ -122,12 +124,12 @@ struct operator_record {
 	int64_t at_us;
 	struct slice who;    /* the id of the API key; empty if no key was checked */
 	struct slice action; /* "replay", "discard", "resend", "erase" */
-	struct slice target; /* e.g. "entitlement_outbox_events/7d44…" */
+	struct slice target; /* e.g. "outbox_events/7d44…" */
 	struct slice detail;
 };
 
-/* Shorter than the usual deadline of a request, so that a request that repeats the key can wait
- * until the lease ends. */
+/* The lease of a pending record is shorter than the usual deadline of a request, so that a request
+ * that repeats the key can wait until the lease ends. */
 #define IDEMPOTENCY_LEASE_US (4 * 1000000LL)
 
 struct latency;
@@ -139,51 +141,59 @@ struct session_ops {
 	void (*rollback)(struct session *session);
 
 	/*
-	 * In a transaction. Looks up records, which are sorted by scope and key. Sets `found`; if a
-	 * key is found, also `same_request`, `owner`, `lease_is_over`, `note` and `answer`, in
-	 * memory of `arena`.
+	 * Looks up records, which are sorted by scope and key. Sets `found` in each record; if the
+	 * key is found, also sets `same_request`, `owner`, `lease_is_over`, `note` and `answer`, in
+	 * memory of `arena`. Must be called in a transaction.
 	 */
 	QP_MUST_CHECK enum status (*idempotency_find)(struct session *session, struct arena *arena,
 		struct idempotency_record *records, size_t count);
 
 	/*
-	 * In a transaction. Stores sorted records with their answers for `ttl_us`. Returns RERUN if
-	 * another transaction has stored one of the keys first.
+	 * Stores records, which are sorted by scope and key, with their answers for `ttl_us`.
+	 * Returns RERUN if another transaction has stored one of the keys first. Must be called in
+	 * a transaction.
 	 */
 	QP_MUST_CHECK enum status (*idempotency_put)(struct session *session,
 		const struct idempotency_record *records, size_t count, int64_t ttl_us);
 
-	/* In a transaction. Takes over stored records that are pending and whose lease is over:
-	 * `owner` becomes the owner, with a new lease and the given note and answer. Records are
-	 * sorted. */
+	/*
+	 * Takes over those stored records that are pending and whose lease is over. Each of them
+	 * gets the `owner`, note and answer of the given record, and a new lease. Records are
+	 * sorted by scope and key. Must be called in a transaction.
+	 */
 	QP_MUST_CHECK enum status (*idempotency_claim)(
 		struct session *session, struct idempotency_record *records, size_t count);
 
-	/* In a transaction. The effects of these records succeeded: makes their stored answers
-	 * final. Changes only records that `owner` still owns. Records are sorted. */
+	/* Makes the stored answers of records final, because their effects succeeded. Changes only
+	 * records that their `owner` still owns. Records are sorted by scope and key. Must be
+	 * called in a transaction. */
 	QP_MUST_CHECK enum status (*idempotency_finish)(
 		struct session *session, struct idempotency_record *records, size_t count);
 
-	/* In a transaction. The effects of these records never happened: deletes the records that
-	 * `owner` still owns. Records are sorted. */
+	/* Deletes records, because their effects never happened. Deletes only records that their
+	 * `owner` still owns. Records are sorted by scope and key. Must be called in a
+	 * transaction. */
 	QP_MUST_CHECK enum status (*idempotency_forget)(
 		struct session *session, struct idempotency_record *records, size_t count);
 
-	/* In a transaction. The owner gives up these records: their lease ends now. */
+	/* Ends the leases of records now, because their owner gives the records up. Changes only
+	 * records that their `owner` still owns. Must be called in a transaction. */
 	QP_MUST_CHECK enum status (*idempotency_release)(
 		struct session *session, struct idempotency_record *records, size_t count);
 
-	/* Outside a transaction: reads a page of the stored keys whose scope begins with `prefix`,
-	 * in the order of scope and key. `prefix` is ASCII. */
+	/* Reads a page of the stored keys whose scope begins with `prefix`, sorted by scope and
+	 * key. `prefix` is ASCII. Must be called outside a transaction. */
 	QP_MUST_CHECK enum status (*idempotency_list)(struct session *session, struct arena *arena,
 		struct slice prefix, struct row_page *page, struct kept_answer *keys);
 
-	/* In a transaction of its own: deletes up to `limit` expired keys and returns how many. */
+	/* Deletes up to `limit` expired keys in a transaction of its own, and sets `*deleted` to
+	 * their number. */
 	QP_MUST_CHECK enum status (*idempotency_sweep)(
 		struct session *session, size_t limit, size_t *deleted);
 
-	/* Outside a transaction: reads a page of operators' actions, newest first: those whose time
-	 * and id are less than the page's `after_number` and `after_minor`. */
+	/* Reads a page of operators' actions, newest first. The page begins after the action with
+	 * the time page->after_number and the id page->after_minor. Must be called outside a
+	 * transaction. */
 	QP_MUST_CHECK enum status (*list_actions)(struct session *session, struct arena *arena,
 		struct row_page *page, struct operator_record *records);
 
@@ -197,8 +207,8 @@ struct session {
 };
 
 /*
- * The repositories of a store, by service. An engine that has no tables for a service leaves its
- * repository NULL. A repository works only with sessions of its own store.
+ * The repositories of a store, by service. If an engine has no tables for a service, the repository
+ * of that service is NULL. A repository works only with sessions of its own store.
  */
 struct store_repositories {
 	const struct count_repository *counts;
@@ -235,8 +245,8 @@ struct store_ops {
 	 */
 	void (*announce)(struct store *store, const char *announcement);
 
-	/* From now on `heard` is called after each announcement, on any thread. It must neither
-	 * block nor call listen(). `announcement` must be static. */
+	/* From now on `heard` is called after each announcement of this name, on any thread.
+	 * `heard` must neither block nor call listen(). `announcement` must be static. */
 	void (*listen)(struct store *store, const char *announcement, void (*heard)(void *context),
 		void *context);
 
@@ -245,10 +255,10 @@ struct store_ops {
 
 	/*
 	 * Spreads the tables over the nodes of a cluster, for `quipu migrate`. Prints the
-	 * statements to `out`, and executes them unless it is a dry run; prints nothing if
+	 * statements to `out`, and executes them unless `dry_run` is true; prints nothing if
 	 * everything is spread already. The store must be up. Blocks, possibly for a long time. On
-	 * failure returns false with a reason in `why`. NULL if the engine does not support
-	 * clusters.
+	 * failure returns false with a reason in `why`. The pointer is NULL if the engine does not
+	 * support clusters.
 	 */
 	QP_MUST_CHECK bool (*distribute)(
 		struct store *store, bool dry_run, FILE *out, char *why, size_t size);
@@ -265,16 +275,18 @@ struct store_ops {
 struct store {
 	const struct store_ops *ops;
 	const struct store_repositories *repositories;
-	const char *name;   /* "counts-store": its name in /readyz and the metrics */
+	const char *name;   /* the name in /readyz and the metrics, e.g. "counts-store" */
 	const char *engine; /* "sqlite", "postgres" */
-	/* of its round trips; of its commits if the engine is a library. Owned by the adapter */
+	/* the latency of round trips or, if the engine is a library, of commits; owned by the
+	 * adapter */
 	struct latency *latency;
 	size_t lanes_default;
 	/* with TRANSACTION_SINGLE, the verb and its commit share one round trip */
 	bool single_saves_a_trip;
 };
 
-/* Calls distribute(), or fails if the engine does not support clusters. */
+/* Calls distribute(). Returns false with a reason in `why` if that fails or if the engine does not
+ * support clusters. */
 QP_MUST_CHECK bool store_distribute(
 	struct store *store, bool dry_run, FILE *out, char *why, size_t size);
 

@@ -1,7 +1,7 @@
 /*
- * How a store presents its tables to `quipu copy`, which copies them to another engine: the tables
- * by name, and their rows as cells. Both engines use the same names for tables and columns; where
- * they differ in types (times, truth values, UUIDs), the target converts.
+ * Describes the tables of a store by name, and their rows as cells, for `quipu copy`, which copies
+ * the tables to another engine. Both engines use the same names for tables and columns; where the
+ * engines differ in types (times, truth values, UUIDs), the target converts the values.
  */
 #ifndef QUIPU_PORTS_TABLE_COPY_H
 #define QUIPU_PORTS_TABLE_COPY_H
@@ -18,7 +18,7 @@ struct table_facts {
 	const char *columns[TABLE_COLUMNS_MAX];
 	size_t column_count;
 	int64_t rows;
-	/* the largest id that it ever assigned by itself; 0 if it assigns no ids */
+	/* the largest id that the table ever assigned by itself; 0 if the table assigns no ids */
 	int64_t last_id;
 };
 
@@ -33,8 +33,8 @@ struct cell {
 
 enum table_step { TABLE_ROW, TABLE_END, TABLE_FAILED };
 
-/* A sum over all rows of a table that does not depend on their order: their number, and the sum of
- * their hashes. */
+/* A checksum of a table that does not depend on the order of its rows: the number of rows, and the
+ * sum of their hashes. */
 struct table_sum {
 	int64_t rows;
 	uint64_t hash; /* modulo 2^63 */

@@ -10,12 +10,14 @@ QP_MUST_CHECK ProtobufCMessage *proto_json_read(const ProtobufCMessageDescriptor
 
 void proto_json_write(struct buffer *out, const ProtobufCMessage *message);
 
-/* The years 1 to 9999, which RFC 3339 can express. */
+/* The first second of the year 1 and the last second of the year 9999, counted from 1970. proto3
+ * allows no other times. */
 #define PROTO_TIME_LEAST_S (-62135596800LL)
 #define PROTO_TIME_MOST_S 253402300799LL
 
-/* Return the address of a field's value in `message`, and of its quantifier: the length of a list,
- * or the case of a oneof. */
+/* proto_member() returns the address of a field's value in `message`. proto_quantifier() returns
+ * the address of the field's quantifier: the length of a repeated field or, for a member of a
+ * oneof, the id of the member that is set. */
 static inline void *proto_member(const void *message, const ProtobufCFieldDescriptor *field)
 {
 	return (char *)(uintptr_t)message + field->offset;

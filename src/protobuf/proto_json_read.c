@@ -1,7 +1,7 @@
 /*
  * Reads messages from JSON: one recursive walk over a message's descriptor serves all message
- * types. The first value that does not fit ends the walk, and the error names its place, e.g.
- * "coins[0].kind".
+ * types. The first value that does not fit ends the walk, and the error names the path to that
+ * value, e.g. "coins[0].kind".
  */
 #include <google/protobuf/timestamp.pb-c.h>
 #include <math.h>
@@ -14,7 +14,8 @@
 
 #define NAME_MAX_BYTES 128
 
-/* The path from the whole message to the value being read, linked through the stack. */
+/* One step of the path from the whole message to the value that is being read. The steps are local
+ * variables of the recursive functions, and each points to the step before it. */
 struct place {
 	const struct place *parent;
 	const char *name; /* NULL if the value is an element of the parent list */
@@ -72,8 +73,8 @@ static bool read_32(struct reading *reading, const struct place *place, const js
 }
 
 /*
- * Parses an unsigned integer from a string. Other implementations of proto3 send 64-bit integers
- * this way, and jansson has no integers above INT64_MAX.
+ * Parses an unsigned integer from a string. Other implementations of proto3 send 64-bit integers as
+ * strings, and jansson has no integers above INT64_MAX.
  */
 static bool parse_unsigned(struct slice text, uint64_t *number)
 {
@@ -155,7 +156,7 @@ static bool read_real(struct reading *reading, const struct place *place, const 
 /* ---- enums, strings, bytes, times -------------------------------------------------------- */
 
 /* Accepts a number that the enum does not list: enums of proto3 are open, so the service decides
- * what to do with it. */
+ * what to do with such a number. */
 static bool read_enum(struct reading *reading, const struct place *place, const json_t *value,
 	const ProtobufCEnumDescriptor *descriptor, void *member)
 {
@@ -198,7 +199,7 @@ static int base64_digit(char c)
 	return found ? (int)(found - digits) : -1;
 }
 
-/* Padding may be missing, but if it is there, it must be correct. */
+/* Accepts base64 without padding; padding that is present must be correct. */
 static bool parse_base64(struct slice text, ProtobufCBinaryData *bytes)
 {
 	size_t padding = 0;
@@ -236,7 +237,8 @@ static bool read_bytes(struct reading *reading, const struct place *place, const
 	return fail(reading, place, "must be a base64 string");
 }
 
-/* Reads `count` digits at `*at` and moves `*at` past them. */
+/* Reads `count` digits at `*at` and moves `*at` past them. Returns false if there are fewer
+ * digits. */
 static bool take_digits(const char **at, int count, int *number)
 {
 	*number = 0;
@@ -404,7 +406,8 @@ static bool read_list(struct reading *reading, const struct place *place,
 	return true;
 }
 
-/* Refuses a second member of the same oneof. */
+/* If the field is a member of a oneof, records it as the member that the message has. Refuses a
+ * second member of the same oneof. */
 static bool choose_field(struct reading *reading, const struct place *place,
 	const ProtobufCFieldDescriptor *field, ProtobufCMessage *message)
 {
@@ -434,8 +437,8 @@ static void camel_case(const char *name, char out[NAME_MAX_BYTES])
 	out[len] = '\0';
 }
 
-/* Finds the value under the field's own name or in lowerCamelCase; `*value` is NULL if it is absent
- * or null. Returns false if both names are present. */
+/* Looks up the value of the field `name` in `object`, under that name or its lowerCamelCase form.
+ * Sets `*value` to NULL if the value is absent or null. Returns false if both names are present. */
 static bool find_value(const json_t *object, const char *name, const json_t **value)
 {
 	char camel[NAME_MAX_BYTES];

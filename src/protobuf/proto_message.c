@@ -1,8 +1,8 @@
 /*
- * The binary encoding, and the code that both encodings share. protobuf-c accepts any bytes as a
- * string and returns it as a C string that ends at the first NUL. So all strings are checked on the
- * wire before protobuf-c unpacks the message. Messages are allocated from an arena and never freed
- * one by one.
+ * Implements the binary encoding, and what both encodings share. protobuf-c accepts any bytes as a
+ * string and returns a C string that ends at the first NUL. So all strings are checked in the
+ * encoded bytes, before protobuf-c unpacks the message. Messages are allocated from an arena and
+ * never freed one by one.
  */
 #include "protobuf/proto_message.h"
 
@@ -15,7 +15,7 @@
 
 #define NESTING_MAX 16
 
-/* ---- descriptions ------------------------------------------------------------------------ */
+/* ---- checking descriptors ---------------------------------------------------------------- */
 
 static void check_message(const ProtobufCMessageDescriptor *descriptor, int depth)
 {
@@ -67,7 +67,7 @@ size_t proto_size(ProtobufCType type)
 	abort();
 }
 
-/* ---- strings on the wire ----------------------------------------------------------------- */
+/* ---- checking encoded strings ------------------------------------------------------------ */
 
 enum wire_type { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
 
@@ -109,7 +109,7 @@ static bool take_value(struct slice *rest, uint64_t wire_type, struct slice *byt
 	case WIRE_BYTES:
 		return take_varint(rest, &number) && take_bytes(rest, number, bytes);
 	}
-	return false; /* groups, which proto3 does not have */
+	return false; /* an unknown wire type, or a group, which proto3 does not have */
 }
 
 static const ProtobufCFieldDescriptor *find_field(
@@ -120,8 +120,8 @@ static const ProtobufCFieldDescriptor *find_field(
 		       : NULL;
 }
 
-/* Returns false if the bytes are not a message. Also returns false, and sets `*bad` to the field,
- * if a string is not UTF-8 or has a NUL. */
+/* Returns false if the bytes in `rest` are not an encoded message. Also returns false, and sets
+ * `*bad` to the field, if a string is not UTF-8 or has a NUL. */
 static bool strings_are_text(const ProtobufCMessageDescriptor *descriptor, struct slice rest,
 	const ProtobufCFieldDescriptor **bad)
 {
@@ -187,7 +187,7 @@ static struct slice write_binary(const ProtobufCMessage *message, struct arena *
 	return slice_make(bytes, protobuf_c_message_pack(message, bytes));
 }
 
-/* ---- both -------------------------------------------------------------------------------- */
+/* ---- both encodings ---------------------------------------------------------------------- */
 
 ProtobufCMessage *proto_read(const ProtobufCMessageDescriptor *descriptor,
 	enum proto_encoding encoding, struct slice bytes, struct arena *arena,

@@ -23,7 +23,8 @@ struct proto_error {
 	const char *why;   /* e.g. "must be a 32-bit integer" */
 };
 
-/* Aborts unless messages of this type, and all messages in them, are supported. */
+/* Aborts if a message of this type, or a message in it, contains itself or is a well-known type
+ * other than Timestamp. */
 void proto_check(const ProtobufCMessageDescriptor *descriptor);
 
 /*
@@ -32,8 +33,8 @@ void proto_check(const ProtobufCMessageDescriptor *descriptor);
  *
  * JSON follows the mapping of proto3 and Quipu's general rules for JSON: fields by their own name
  * or in lowerCamelCase, null means absent, unknown fields are ignored, enums by name or number,
- * 64-bit integers as numbers or strings, times in RFC 3339. Duplicate fields are refused, and so
- * are fractions, exponents and strings for 32-bit integers.
+ * 64-bit integers as numbers or strings, times in RFC 3339. Refuses duplicate fields, integers with
+ * a fraction or exponent, and 32-bit integers that are strings.
  */
 QP_MUST_CHECK ProtobufCMessage *proto_read(const ProtobufCMessageDescriptor *descriptor,
 	enum proto_encoding encoding, struct slice bytes, struct arena *arena,

@@ -27,11 +27,12 @@ void bell_ring(struct bell *bell);
 void bell_stop(struct bell *bell);
 bool bell_is_stopping(struct bell *bell);
 
-/* Waits at most `ns` for a ring, and consumes it. Only one thread may wait at a time. */
+/* Waits at most `ns` nanoseconds for a ring, and consumes the ring. Only one thread may wait at a
+ * time. */
 void bell_wait(struct bell *bell, int64_t ns);
 
-/* Waits `ns`, or until bell_stop(). Keeps rings for the next bell_wait(). Only one thread may wait
- * at a time. */
+/* Waits `ns` nanoseconds, or until bell_stop(). Keeps rings for the next bell_wait(). Only one
+ * thread may wait at a time. */
 void bell_pause(struct bell *bell, int64_t ns);
 
 #endif

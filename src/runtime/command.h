@@ -15,9 +15,9 @@
 #include "runtime/loop.h"
 
 /*
- * Identifies the struct that has this command as its first member. A module defines one constant
- * for each of its command types and sets it when it creates a command; the address of the constant
- * is the identity.
+ * Identifies the type of the struct that has the command as its first member. A module defines one
+ * constant for each of its command types, and points `type` to it when it creates a command. Two
+ * commands have the same type if they point to the same constant.
  */
 struct command_type {
 	const char *name; /* e.g. "count_command" */
@@ -25,44 +25,49 @@ struct command_type {
 	bool is_write;
 };
 
-/* Readers and connections bound the number of answers that may be larger than this. */
+/* An answer that may have more bytes than this is large. Readers and connections limit how many
+ * large answers they look up at once. */
 #define LARGE_ANSWER 4096
 
 struct command {
 	struct loop_task task; /* carries the answer back; the creator sets `run` */
 	const struct command_type *type;
 	struct loop *loop;    /* the loop that sends the answer */
-	struct command *next; /* links the list of the current owner */
+	struct command *next; /* the next command in the list of the current owner */
 	struct arena *arena;  /* memory for the answer */
-	/* the row it changes, or the user whose rows it reads; may be empty */
+	/* the row that the command changes, or the user whose rows it reads; may be empty */
 	struct slice key;
-	/* the hash of the key, or 0 if the key is empty; it chooses the lane, so changes of one key
-	 * keep their order */
+	/* the hash of `key`, or of another key if the command must run in the lane of that key; 0
+	 * for a read without a key. It chooses the write lane, so changes of one key keep their
+	 * order */
 	uint64_t hash;
-	/* the memory that it occupies; counts against the lane's limit */
+	/* the memory that the command occupies; counts against the lane's limit */
 	size_t bytes;
-	/* how many changes it makes; counts against the lane's depth; 0 means 1 */
+	/* how many changes the command makes; counts against the lane's depth; 0 means 1 */
 	size_t weight;
-	int64_t deadline_ns; /* steady time after which the client no longer waits */
-	/* the most memory that its answer can take; anything below LARGE_ANSWER is not counted */
+	int64_t deadline_ns; /* monotonic time after which the client no longer waits */
+	/* the most bytes that the answer can take; if these are at most LARGE_ANSWER, the answer is
+	 * small and no limit on large answers applies to it */
 	size_t answer_max;
-	/* set by the loop; the consumer checks it before it starts the command */
+	/* set by the loop; the lane's consumer checks it before it starts the command */
 	atomic_bool client_gone;
 	struct answer answer;
 	/* counts the answers that loops have not taken yet; may be NULL */
 	struct receipts *receipts;
 };
 
-/* How many of a consumer's answers have been delivered and not yet taken by their loops. */
+/* Counts the answers that a lane's consumer has delivered and that loops have not taken yet. */
 struct receipts {
 	atomic_size_t missing;
-	struct bell taken; /* rung when no answer is missing any more */
+	struct bell taken; /* rung when loops have taken all answers */
 };
 
-/* Called by the loop when it has taken the answer. */
+/* Notes in the command's receipts that the answer was taken. The loop calls it when it takes the
+ * answer. */
 void command_sign(struct command *command);
 
-/* Aborts unless `command` has this type. Every cast from a command to its struct calls it. */
+/* Aborts unless `command` has this type. Call it before every cast from a command to the struct
+ * that contains the command. */
 static inline void command_assert_type(
 	const struct command *command, const struct command_type *type)
 {

@@ -1,10 +1,10 @@
 /*
- * A lane is a list under one mutex. Submitting signals the consumer only if it sleeps, so
- * submitting to a busy consumer needs no system call. The commands that arrive while a batch
- * commits form the next batch.
+ * A lane is a list under one mutex. Submitting a command signals the consumer only if the consumer
+ * sleeps, so submitting to a busy consumer needs no system call. The commands that arrive while a
+ * batch commits form the next batch.
  *
- * Invariants, under the lock: `weight` and `bytes` are the sums over `waiting`; every waiting
- * command is counted in exactly one share of each group.
+ * These invariants hold under the lock: `weight` and `bytes` are the sums over `waiting`, and every
+ * waiting command is counted in exactly one element of shares[g] for each g (see GROUPS).
  */
 #include "runtime/lane.h"
 
@@ -15,10 +15,11 @@
 #include "base/steady.h"
 
 /*
- * The limit per key is kept without a table of keys. Two groups of 8 bits of a key's hash select
- * one share each, and a command is refused only if both of its shares are full. So a flooded key
- * affects another key only if both agree in all 16 bits (one key in 65,536). Other bits choose the
- * lane.
+ * The limit per key works without a table of keys. 16 bits of a key's hash form two groups of 8
+ * bits. For each value of each group there is a struct share, which counts the waiting commands
+ * whose hash has that value in that group. So a command is counted in two shares. It exceeds the
+ * limit of its key only if both are full: a flooded key affects another key only if their hashes
+ * agree in all 16 bits (one key in 65,536). Other bits of the hash choose the lane.
  */
 #define GROUPS 2
 #define GROUP_BITS 8
@@ -38,8 +39,8 @@ struct lane {
 	struct command_list waiting;
 	size_t weight;
 	size_t bytes;
-	/* Weight and bytes of the commands in `waiting`. Each hash has GROUPS groups of GROUP_BITS
-	 * bits; shares[g][v] sums the commands whose group g has the value v. */
+	/* shares[g][v] has the weight and bytes of those commands in `waiting` whose hash has the
+	 * value v in its group g of GROUP_BITS bits. */
 	struct share shares[GROUPS][1 << GROUP_BITS];
 	bool consumer_waits;
 	bool woken; /* lane_wake() was called since the consumer last waited */
@@ -158,8 +159,8 @@ enum status lane_submit(struct lane *lane, struct command *command)
 	return STATUS_OK;
 }
 
-/* Waits until a command arrives, the lane is woken or closed, or steady time `until_ns` has passed.
- * The caller holds the lock, before and after the call. */
+/* Waits until a command arrives, the lane is woken or closed, or monotonic time `until_ns` has
+ * passed. The caller holds the lock, before and after the call. */
 static void wait_for_work(struct lane *lane, int64_t until_ns)
 {
 	bool in_time = true;
@@ -172,8 +173,8 @@ static void wait_for_work(struct lane *lane, int64_t until_ns)
 	lane->woken = false;
 }
 
-/* Returns whether the consumer may also take this command after it has taken a weight of
- * `taken`. */
+/* Returns whether a consumer that wants at most the weight `max`, and already has the weight
+ * `taken`, may also take `command`. */
 static bool fits(const struct command *command, size_t taken, size_t max)
 {
 	if (!command || taken >= max)

@@ -3,7 +3,7 @@
  * added to an empty list wakes the loop, so a committer that answers 500 commands wakes each loop
  * once.
  *
- * Invariant: while the list is not empty, a wake-up is pending or a round of tasks is running. The
+ * Invariant: while the list is not empty, a wake-up is pending or the loop is running tasks. The
  * wake-up handle is the last handle of a loop; closing it ends the thread.
  */
 #include "runtime/loop.h"
@@ -17,10 +17,10 @@
 #include "base/arena.h"
 
 /*
- * When processors are scarce, work that was already accepted goes first: the database on the same
- * machine, relays and intakes finish their batches before loops accept more. Threads that take from
- * lanes also run at this low priority: at a higher priority they would preempt the loops at each
- * request, and batches would be small.
+ * Loops run at this nice value, a low priority. So when processors are scarce, work that was
+ * already accepted goes first: the database on the same machine, relays and intakes finish their
+ * batches before loops accept more. Threads that take from lanes also run at this priority: at a
+ * higher priority they would preempt the loops at each request, and batches would be small.
  */
 #define LOOP_NICE 5
 
@@ -61,7 +61,8 @@ static bool has_tasks(struct loop *loop)
 	return has;
 }
 
-/* Closes the wake-up handle, unless the round that has just ended posted more tasks. */
+/* Wakes the loop again if more tasks were posted while tasks were running; otherwise closes the
+ * wake-up handle. */
 static void end_if_empty(struct loop *loop)
 {
 	if (uv_is_closing((uv_handle_t *)&loop->wake))

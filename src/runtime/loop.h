@@ -9,7 +9,8 @@
 
 #include "base/status.h"
 
-/* Embedded in the object that is posted. The loop owns it from loop_post() until it calls `run`. */
+/* A task is embedded in the object that is posted. The loop owns the task from loop_post() until
+ * the loop calls `run`. */
 struct loop_task {
 	struct loop_task *next;
 	void (*run)(struct loop_task *task);
@@ -17,14 +18,15 @@ struct loop_task {
 
 struct loop;
 
-/* `after_tasks(context)`, which may be NULL, runs on the loop after each round of posted tasks. */
+/* Creates a loop without starting it. `after_tasks(context)` runs on the loop each time the loop
+ * has run the tasks that were posted; `after_tasks` may be NULL. */
 struct loop *loop_new(void (*after_tasks)(void *context), void *context);
 
-/* Returns libuv's loop, for setting up handles. Any thread may use it before loop_start(),
- * afterwards only the loop's own thread. */
+/* Returns libuv's loop, for setting up handles. Before loop_start() any thread may use libuv's
+ * loop, afterwards only the loop's own thread. */
 uv_loop_t *loop_uv(struct loop *loop);
 
-/* Starts the thread, at a lower priority than other threads (see loop.c). Does not copy
+/* Starts the thread, at a lower priority than most other threads (see loop.c). Does not copy
  * `thread_name`. */
 void loop_start(struct loop *loop, const char *thread_name);
 
@@ -47,8 +49,8 @@ void loop_stop(struct loop *loop);
 /* Blocks until the thread of a started loop has ended. */
 void loop_join(struct loop *loop);
 
-/* Frees a loop. Its thread must have ended; if it was never started, the caller must have run it to
- * its end with uv_run(). */
+/* Frees a loop. Its thread must have ended. If the loop was never started, the caller must have run
+ * it to its end with uv_run() instead. */
 void loop_free(struct loop *loop);
 
 #endif

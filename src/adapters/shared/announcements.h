@@ -43,21 +43,21 @@ void announcements_stop(struct announcements *announcements);
 
 /*
  * Blocks until poll() reports one of `events` for `fd`, an announcement is added, the waker is
- * stopped, or steady time reaches `until_ns` (INT64_MAX: no time limit). Watches no descriptor if
- * `fd` is −1. Returns true if poll() reported something for `fd`.
+ * stopped, or monotonic time reaches `until_ns` (INT64_MAX: no time limit). Watches no descriptor
+ * if `fd` is −1. Returns true if poll() reported something for `fd`.
  */
 bool announcements_wait(
 	struct announcements *announcements, int fd, short events, int64_t until_ns);
 
 /*
- * Returns the pending announcement that is due first, and sets `due_ns` to the steady time from
+ * Returns the pending announcement that is due first, and sets `due_ns` to the monotonic time from
  * which it may be sent. Returns NULL if no announcement is pending.
  */
 const char *announcements_next(struct announcements *announcements, int64_t *due_ns);
 
 /*
- * Clears the pending mark and delays the next sending by ANNOUNCE_EVERY_NS. Call this just before
- * sending, so that an announcement added in the meantime is sent again.
+ * Marks the announcement as no longer pending, and delays its next sending by ANNOUNCE_EVERY_NS.
+ * Call this just before sending the announcement; if it is added again meanwhile, it is sent again.
  */
 void announcements_tell(struct announcements *announcements, const char *name, int64_t now_ns);
 

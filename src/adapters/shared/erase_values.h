@@ -1,7 +1,7 @@
 /*
  * The parameter values for the SQL statements of the erasers. Each statement lists its parameters
- * in order, one letter each: "ul" means the person's id, then the limit. In SQLite, t means the
- * current time.
+ * in order, one letter each: "ul" means the person's id, then the limit. struct erase_values lists
+ * the letters; SQLite has one more, t for the current time.
  */
 #ifndef QUIPU_ADAPTERS_SHARED_ERASE_VALUES_H
 #define QUIPU_ADAPTERS_SHARED_ERASE_VALUES_H
@@ -12,9 +12,9 @@
 #define ERASE_STATEMENTS_MAX 3 /* per place of an eraser */
 
 struct erase_values {
-	struct slice user_id;   /* u */
-	struct slice pseudonym; /* p */
-	int64_t limit;          /* l */
+	struct slice user_id;   /* u: the person's id */
+	struct slice pseudonym; /* p: what replaces the person's id */
+	int64_t limit;          /* l: how many rows may be changed */
 	struct slice sender;    /* s: "senderId":"…" as in the events of dialogs */
 	struct slice nobody;    /* n: like `sender`, with the pseudonym */
 	struct slice field;     /* f: the encoded field user_id as in the events of entitlements */

@@ -66,8 +66,8 @@ QP_MUST_CHECK int sqlite_connection_open_writer(
 	struct sqlite_connection *connection, const char *path, int flags, const char *pragmas);
 
 /*
- * Rolls back an open transaction and closes the connection. Does nothing if it is not open. Never
- * checkpoints, unless sqlite_connection_checkpoint_on_close() was called.
+ * Rolls back an open transaction and closes the connection. Does nothing if the connection is not
+ * open. Checkpoints only if sqlite_connection_checkpoint_on_close() was called.
  */
 void sqlite_connection_close(struct sqlite_connection *connection);
 
@@ -87,7 +87,8 @@ QP_MUST_CHECK int sqlite_statement_finish(sqlite3_stmt *stmt);
 /* Runs a statement without parameters to its end. */
 QP_MUST_CHECK int sqlite_connection_run(struct sqlite_connection *connection, const char *sql);
 
-/* Describes a failure, e.g. "disk I/O error: No space left on device". The text is never empty. */
+/* sqlite_connection_explain() writes a text of at most this size, with its NUL, that says what went
+ * wrong, e.g. "disk I/O error: No space left on device". The text is never empty. */
 #define SQLITE_WORDS_SIZE 256
 void sqlite_connection_explain(
 	const struct sqlite_connection *connection, int rc, char words[SQLITE_WORDS_SIZE]);

@@ -82,7 +82,8 @@ static bool look_up(struct counter_feed *feed, const struct slice *ids, size_t c
 	return true;
 }
 
-/* Reads the counters of all users with a stream. Returns false if the store does not answer. */
+/* Reads and publishes the counters of all users with a stream. Returns false if the store does not
+ * answer. */
 static bool look_at_all(struct counter_feed *feed)
 {
 	struct slice *ids;

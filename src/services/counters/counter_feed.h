@@ -2,8 +2,8 @@
  * Keeps open streams up to date. When this process commits a change, the intake publishes it to the
  * hub at once. Other processes announce their commits on the store, and through the cache if there
  * is one, without saying whose counter has changed. The feed, a thread of its own, then reads the
- * counters of all users who have a stream in this process. Because an announcement can get lost, it
- * also reads them every few seconds.
+ * counters of all users who have a stream in this process. Because an announcement can get lost,
+ * the feed also reads these counters every few seconds.
  */
 #ifndef QUIPU_SERVICES_COUNTERS_COUNTER_FEED_H
 #define QUIPU_SERVICES_COUNTERS_COUNTER_FEED_H
@@ -18,8 +18,8 @@ struct counter_feed *counter_feed_start(struct counters *counters);
 /* Ends the thread and frees the feed. */
 void counter_feed_stop(void *feed);
 
-/* Publishes committed rows to the streams of this process, and announces them to other processes.
- * Thread-safe. */
+/* Publishes committed rows to the streams of this process, and announces to other processes that
+ * counters have changed. Thread-safe. */
 void counter_feed_publish(struct counters *counters, struct arena *arena,
 	const struct counter_row *rows, size_t count);
 

@@ -22,7 +22,7 @@ struct counter_intake {
 	bool is_read;
 	struct cache_session *cache; /* NULL without a cache */
 
-	/* The committed counters of all users in the last batch. */
+	/* The members below hold the committed counters of all users in the last batch. */
 	struct arena arena;
 	struct counter_row *rows;
 	size_t row_count;
@@ -51,8 +51,9 @@ void counter_intake_free(struct counter_intake *intake)
 /* ---- reading ----------------------------------------------------------------------------- */
 
 /*
- * Reads an event. Returns NULL, or what is wrong with it. Refuses events older than AGE_MAX_US: the
- * state of their messages may have been deleted, so they could be counted twice.
+ * Reads an event. Returns NULL if it is valid, otherwise what is wrong with it. Refuses events
+ * older than AGE_MAX_US: the state of their messages may have been deleted, so the messages could
+ * be counted twice.
  */
 static const char *read_event(
 	struct arena *arena, const struct bus_delivery *delivery, struct message_event *event)
@@ -127,8 +128,8 @@ static struct changes make_changes(struct arena *arena, size_t count)
 	};
 }
 
-/* Applies the messages of the user at index `first`. Returns the index at which the next user
- * begins. */
+/* Applies all messages of the user whose messages begin at index `first`. Returns the index at
+ * which the messages of the next user begin. */
 static size_t run_user(struct changes *changes, bool is_read, struct counter_message *messages,
 	const int64_t *event_us, size_t first, size_t count)
 {
@@ -184,7 +185,7 @@ static void keep_rows(struct counter_counting *counting, const struct changes *c
 	}
 }
 
-/* Copies all counters, changed or not: after the commit, the cache is refreshed with them. */
+/* Copies all counters, changed or not, so that the cache can be refreshed after the commit. */
 static void copy_rows(struct counter_intake *intake, const struct counter_counting *counting)
 {
 	arena_reset(&intake->arena);

@@ -150,7 +150,7 @@ static void fill_cache(const struct entries *entries)
 
 /* ---- the store --------------------------------------------------------------------------- */
 
-/* Reads the entries that the cache did not have, each user once. */
+/* Reads from the store the entries that the cache did not have, each user once. */
 static enum status ask_store(struct entries *entries, struct session *session)
 {
 	struct counter_row *rows = arena_array(entries->arena, struct counter_row, entries->count);

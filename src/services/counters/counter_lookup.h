@@ -23,7 +23,7 @@ extern const struct command_type counter_lookup_type;
 /* Creates a lookup in `arena`, zeroed except for its type. */
 struct counter_lookup *counter_lookup_new(struct arena *arena);
 
-/* Aborts unless `read` is a counter lookup. */
+/* Returns the lookup that `read` belongs to. Aborts if `read` is not a counter lookup. */
 struct counter_lookup *counter_lookup_of(struct read *read);
 
 /* Answers every read of the batch (each a struct counter_lookup); see flow/reader.h. Blocks. */

@@ -1,14 +1,16 @@
-/* The rules of counters: what an event does to the state of a message and to the count. Pure. */
+/* The rules of counters say what an event does to the state of a message and to the count. The
+ * function is pure. */
 #ifndef QUIPU_SERVICES_COUNTERS_COUNTER_RULES_H
 #define QUIPU_SERVICES_COUNTERS_COUNTER_RULES_H
 
 #include "ports/counter_repository.h"
 
 /*
- * Applies an event to a message. The effect depends on what is known about the message:
+ * Applies an event to a message: the "read" event if `is_read` is true, otherwise the "new" event.
+ * The table shows the new state of the message and the change of the count; "-" means no change.
  *
- *   known     new event         read event
- *   nothing   unread, + 1       read
+ *   state     "new" event       "read" event
+ *   unknown   unread, + 1       read
  *   unread    -                 read, - 1
  *   read      -                 -
  *

@@ -1,9 +1,10 @@
 /*
  * Messages and counters may be in different stores, so there is no common snapshot. Verification
- * reads a page of users from each side and walks through both pages together. They are both
- * complete only up to a certain user, the horizon; users after it are left for the next page.
- * A repair compares the unread messages of one user in the same way and applies the missing changes
- * in its own transaction.
+ * reads a page of users with unread messages and a page of counters, and walks through both pages
+ * together. Both pages are complete only up to a certain user, the horizon; users after the horizon
+ * are left for the next page. A repair compares the unread messages of one user with the messages
+ * that the user's counter counts, in the same way, and applies the missing changes in its own
+ * transaction.
  */
 #include "services/counters/counter_verify.h"
 
@@ -16,13 +17,14 @@
 
 /* ---- comparing --------------------------------------------------------------------------- */
 
-/* A page of users from each side, sorted. */
+/* A page of users with unread messages, and a page of counters, both sorted by user. */
 struct sides {
 	struct unread_count *messages;
 	size_t message_count;
 	struct counter_row *rows;
 	size_t row_count;
-	struct slice horizon; /* both pages are complete up to this user; empty at the end */
+	/* both pages are complete up to this user; empty if both are the last pages */
+	struct slice horizon;
 };
 
 static struct session *open_messages(const struct unread_verifier *verifier)
@@ -90,7 +92,8 @@ static void differ(struct verify_page *page, struct slice user_id, int64_t unrea
 		page, user_id, "counter-differs", buffer_slice(&members), buffer_slice(&sentence));
 }
 
-/* Walks through both sides together up to the horizon. Returns how many users it compared. */
+/* Walks through both pages together up to the horizon, and reports each user whose counter differs
+ * from the number of unread messages. Returns how many users it compared. */
 static size_t compare_sides(const struct sides *sides, struct verify_page *page)
 {
 	size_t m = 0, r = 0, users = 0;
@@ -158,7 +161,8 @@ static struct repair *repair_of(struct write *write)
 	return (struct repair *)write;
 }
 
-/* Messages of a user that are unread on only one side. */
+/* The differences between the unread messages of a user and the messages that the user's counter
+ * counts. */
 struct gap {
 	struct counter_message *missing; /* unread, but not counted */
 	size_t missing_count;
@@ -176,7 +180,7 @@ static struct counter_message message_now(struct slice user_id, struct slice mes
 		.event_us = clock_wall_us(&clock_system)};
 }
 
-/* Compares a page of each side. Both are sorted by message id. */
+/* Compares a page of unread messages with a page of counted messages, both sorted by message id. */
 static void find_gap(struct slice user_id, const struct message *unread, size_t unread_count,
 	const struct counter_message *counted, size_t counted_count, struct gap *gap)
 {
@@ -188,8 +192,8 @@ static void find_gap(struct slice user_id, const struct message *unread, size_t 
 		struct slice right = c < counted_count ? counted[c].message_id : (struct slice){0};
 		struct slice id = lower(left, right);
 
-		/* If a side's page is full and ends here, the side may have more messages on its
-		 * next page. */
+		/* If one of the pages ends here and is full, the next message of its table is
+		 * unknown, so the rest of the other page cannot be compared yet. */
 		if ((left.len == 0 && unread_count == MESSAGES_MAX) ||
 			(right.len == 0 && counted_count == MESSAGES_MAX))
 			break;
@@ -203,7 +207,8 @@ static void find_gap(struct slice user_id, const struct message *unread, size_t 
 	}
 }
 
-/* Reads a page of each side. Uses its own sessions, because it reads outside the transaction. */
+/* Reads a page of the user's unread messages and a page of the counted messages, and compares them.
+ * Uses its own sessions, because it reads outside the transaction. */
 static enum status read_gap(const struct repair *repair, struct arena *arena, struct gap *gap)
 {
 	const struct counters *counters = repair->verifier->counters;

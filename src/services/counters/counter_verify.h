@@ -1,7 +1,7 @@
 /*
  * Compares every counter with the messages that it counts, page by page, for `quipu verify unread`.
- * A repair applies the missing "new" and "read" events to the counter; it never just sets a number.
- * Requires the roles `dialogs` and `counters` in one process.
+ * A repair applies the missing "new" and "read" events to the counter; it never sets the count
+ * directly. Requires the roles `dialogs` and `counters` in one process.
  *
  * Events that are still on their way look like differences. Repairing them is harmless, because an
  * event that arrives after the repair changes nothing.
@@ -22,8 +22,8 @@ struct unread_verifier {
 	struct counters *counters;
 
 	/*
-	 * The users that the current transaction repairs. All repairs have the same key, so only
-	 * one committer's thread uses this.
+	 * The members below hold the users that the current transaction repairs. All repairs have
+	 * the same key, so only one committer's thread uses these members.
 	 */
 	struct arena arena;
 	struct slice repaired[REPAIRED_MAX];
@@ -32,7 +32,8 @@ struct unread_verifier {
 	struct cache_session *cache; /* NULL without a cache */
 };
 
-/* Open and close the verifier's sessions. The stores must be open. */
+/* unread_verify_open() opens the verifier's sessions, unread_verify_close() closes them. The stores
+ * must be open. */
 void unread_verify_open(struct unread_verifier *verifier);
 void unread_verify_close(struct unread_verifier *verifier);
 
@@ -41,8 +42,8 @@ void unread_verify_close(struct unread_verifier *verifier);
 void unread_verify_committed(struct unread_verifier *verifier);
 
 /*
- * Returns the verifier. It reports one kind of difference, counter-differs, with the members
- * userId, unread and counted. `verifier` must outlive the result.
+ * Returns the interface of `verifier` for admin/verify.h. It reports one kind of difference,
+ * counter-differs, with the members userId, unread and counted. `verifier` must outlive the result.
  */
 struct verifier unread_verifier(const struct unread_verifier *verifier);
 

@@ -5,8 +5,8 @@
  *   counter_intake   applies events in one transaction per batch, then updates cache and streams
  *   counter_lookup   reads counters from the cache or the store
  *   counter_feed     keeps open streams up to date with changes by other processes
- *   counter_lanes    connects lanes, lookups and repairs
- *   counter_routes   HTTP to lookups and streams
+ *   counter_lanes    the callbacks through which lanes run lookups and repairs
+ *   counter_routes   turns HTTP requests into lookups and streams
  *   counter_verify   compares counters with messages for `quipu verify`, and repairs them
  */
 #ifndef QUIPU_SERVICES_COUNTERS_COUNTERS_H
@@ -54,13 +54,13 @@ struct counter_counting {
 	struct counter_message *messages; /* sorted by user and message, without duplicates */
 	size_t count;
 
-	/* Set by counter_count(). */
-	size_t changed;           /* messages whose known state changed */
+	/* The members below are set by counter_count(). */
+	size_t changed;           /* how many messages changed their state */
 	struct counter_row *rows; /* counters of all users of the batch, changed or not */
 	size_t row_count;
 };
 
-/* Applies the messages to the counters. The caller has begun a transaction. Blocks; returns the
+/* Applies the messages to the counters. Must be called in a transaction. Blocks; returns the
  * session's status. */
 QP_MUST_CHECK enum status counter_count(const struct counters *counters, struct session *session,
 	struct counter_counting *counting);

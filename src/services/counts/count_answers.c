@@ -124,7 +124,8 @@ static struct wording wording_of(enum status status)
 	}
 }
 
-/* Returns the problem that answers a refused change. `members` may already contain some members. */
+/* Returns the problem that answers a refused change. `members` is for additional members of the
+ * problem, and may already contain some. */
 static struct answer answer_refused(struct buffer *members, struct slice item_id,
 	enum status status, const struct count_state *state)
 {

@@ -19,8 +19,8 @@ struct answer count_answer_change(const struct count_command *command, enum stat
 /* Returns the results of all steps, in order. Each result is a value or a problem. */
 struct answer count_answer_steps(const struct count_command *command);
 
-/* Returns the problem that answers an atomic command whose step at `index` was refused. It names
- * the index. */
+/* Returns the problem that answers an atomic command whose step at `index` was refused. The problem
+ * includes the index. */
 struct answer count_answer_step_refused(const struct count_command *command, size_t index);
 
 /* Like count_answer_steps(), but for a batch whose changes ran as separate commands. */

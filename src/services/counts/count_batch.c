@@ -2,7 +2,8 @@
  * Forty increments of one count become one UPDATE by 40, and each caller still gets the value right
  * after its own increment. A batch runs in one of two ways:
  *
- *   plain   only additions that fold: one UPDATE for all counts, without reading them first
+ *   plain   only additions, whose sums do not overflow: one UPDATE for all counts, without reading
+ *           them first
  *   locked  anything else: locks all rows in id order, runs the commands of each
  *           count one by one in memory, and writes the rows that changed
  *
@@ -14,8 +15,9 @@
  * command run in count_bulk.c.
  *
  * An UPDATE applies either all additions to a count or none. If one of them would exceed the
- * bounds, none is applied; the locked way then refuses exactly that addition. For a count that is
- * sold out, a batch needs only one locked read for all its requests and writes nothing.
+ * bounds, none is applied; the locked way then refuses exactly that addition. For a count that has
+ * reached its bound (sold out), a batch needs only one locked read for all its requests and writes
+ * nothing.
  */
 #include "services/counts/count_batch.h"
 
@@ -47,8 +49,9 @@ struct count_command *count_command_of(struct write *write)
 struct group {
 	struct write_group commands;
 	struct count_fold fold;
-	bool is_plain; /* only additions that fold, and no earlier UPDATE has failed to apply them
-			*/
+	/* true if all commands are additions, their sum does not overflow, and no earlier UPDATE
+	 * has failed to apply one of them */
+	bool is_plain;
 };
 
 static struct count_command *command_at(const struct group *group, size_t i)
@@ -131,8 +134,8 @@ static enum status add_all(const struct count_repository *repository, struct ses
 	return STATUS_OK;
 }
 
-/* Settles the commands that the single statement did not apply, because the count does not exist or
- * would exceed its bounds. */
+/* Marks the commands of these groups as UNAPPLIED: under TRANSACTION_SINGLE, the one statement did
+ * not apply them, because the count does not exist or would exceed its bounds. */
 static void leave_unapplied(const struct group *groups, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {

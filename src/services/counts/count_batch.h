@@ -14,8 +14,8 @@ struct count_step {
 	struct slice item_id;
 	struct count_change change;
 
-	enum status status; /* out */
-	/* out: the count after the change, or as it was if the change is refused */
+	enum status status; /* output: OK, or why the change is refused */
+	/* output: the count after the change, or as it was if the change is refused */
 	struct count_state state;
 };
 
@@ -43,7 +43,8 @@ struct count_command *count_command_of(struct write *write);
 /* Returns true if one statement can apply the batch: it consists of additions without steps. */
 bool count_batch_is_single(const struct write_batch *batch);
 
-/* Settles every write of the batch (each a struct count_command); see flow/committer.h. Blocks. */
+/* Decides the fate of every write of the batch (each a struct count_command); see flow/committer.h.
+ * Blocks. */
 enum status count_batch_decide(const struct count_repository *repository, struct session *session,
 	const struct write_batch *batch);
 

@@ -10,7 +10,7 @@
 #include "services/counts/count_answers.h"
 #include "services/counts/count_lookup.h"
 
-/* A count of the batch. */
+/* One count of the batch, as it is after the commands that have run so far. */
 struct place {
 	struct count_state state;
 	bool changed;
@@ -122,7 +122,8 @@ struct undo {
 	struct place before;
 };
 
-/* Runs the steps in order; an atomic command stops at the first refusal. Returns how many ran. */
+/* Runs the steps in order; an atomic command stops at the first refusal. Returns how many steps
+ * have run, including a refused one. */
 static size_t run_steps(struct places *places, struct count_command *command, struct undo *undos)
 {
 	for (size_t i = 0; i < command->step_count; i++) {

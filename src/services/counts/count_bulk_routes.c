@@ -1,8 +1,9 @@
 /*
  * POST /api/v1/counts/batch is handled in one of two ways. Independent changes are submitted to
- * their own lanes, each with its own Idempotency-Key, as if they were separate requests. An atomic
- * batch, or a batch with one Idempotency-Key for all changes, becomes one command in one
- * transaction, because everything under one key commits together or not at all.
+ * their own lanes, each with its own Idempotency-Key if it has one, as if they were separate
+ * requests. An atomic batch, or a batch with one Idempotency-Key for all changes, becomes one
+ * command in one transaction, because everything under one Idempotency-Key commits together or not
+ * at all.
  */
 #include "base/hash.h"
 #include "base/uuid.h"
@@ -18,7 +19,7 @@ static const char *const change_members[] = {"itemId", "verb", "amount", "idempo
 
 struct verb {
 	const char *name;
-	const char *path; /* the route for a single such change */
+	const char *path; /* the route for a single change with this verb */
 	enum count_verb verb;
 	int sign;
 };
@@ -29,12 +30,12 @@ static const struct verb verbs[] = {
 	{"reset", "/api/v1/counts/{itemId}/reset", COUNT_VERB_RESET, 0},
 };
 
-/* One change as it was read. */
+/* One change of a batch request. */
 struct bulk_change {
 	struct count_step step;
 	const struct verb *verb;
 	struct slice key;    /* {NULL, 0} if the change has no Idempotency-Key */
-	struct write *write; /* its command, if it is submitted separately */
+	struct write *write; /* the change's command, if it is submitted separately */
 };
 
 static const struct verb *read_verb(struct input *input)
@@ -90,7 +91,7 @@ static json_t *body_alone(const json_t *change)
 	return body;
 }
 
-/* Creates the command of a change that is submitted separately: the current element of
+/* Creates a separate command for `change`, which was read from the current element of
  * `elements`. */
 static void create_alone(struct elements *elements, struct bulk_change *change)
 {
@@ -140,8 +141,8 @@ static struct bulk_change *read_changes(struct input *input, bool is_one, size_t
 }
 
 /*
- * Submits one command for all changes. Its key is unique, so that other commands on its items need
- * not wait behind it while it waits for busy rows.
+ * Submits one command for all changes. The command's key is unique, so that other commands on the
+ * same items need not wait while this command waits for busy rows.
  */
 static void submit_one(struct counts *counts, struct input *input,
 	const struct bulk_change *changes, size_t count, bool is_atomic)

@@ -25,7 +25,7 @@ struct count_lookup *count_lookup_of(struct read *read);
 /* Sorts rows by id and drops duplicates, in place. Returns how many remain. */
 size_t count_rows_unique(struct count_row *rows, size_t count);
 
-/* Returns the row with this id. `rows` are sorted by id and must contain it. */
+/* Returns the row with this id. `rows` must be sorted by id and contain that row. */
 const struct count_row *count_rows_find(
 	const struct count_row *rows, size_t count, struct slice item_id);
 

@@ -20,10 +20,10 @@ struct count_change {
 	int64_t amount; /* ADD: negative to decrease; CREATE and PUT: the value */
 
 	struct count_bounds bounds; /* for CREATE and PUT */
-	bool sets_value;            /* PUT: which members to change */
+	bool sets_value;            /* PUT: sets_value, sets_min and sets_max say what to change */
 	bool sets_min;
 	bool sets_max;
-	bool expects_value; /* PUT: refuse unless the value is `expected` */
+	bool expects_value; /* PUT: refuse the change if the value is not `expected` */
 	int64_t expected;
 };
 
@@ -47,8 +47,8 @@ bool count_bounds_are_empty(const struct count_bounds *bounds);
 enum status count_apply(struct count_state *state, const struct count_change *change);
 
 /*
- * A run of additions folded into one: their sum, and the lowest and highest intermediate sum, all
- * relative to the value before the run. Initialise with {0}.
+ * Several additions to one count, folded into one: their sum, and the lowest and highest
+ * intermediate sum, all relative to the value before the first addition. Initialise with {0}.
  */
 struct count_fold {
 	int64_t sum;
@@ -56,8 +56,8 @@ struct count_fold {
 	int64_t highest;
 };
 
-/* Adds one more addition to the run. If the sum would overflow int64, returns false and changes
- * nothing: the run cannot be folded. */
+/* Folds in one more addition. If the sum would overflow int64, returns false and changes nothing:
+ * these additions cannot be folded. */
 QP_MUST_CHECK bool count_fold_add(struct count_fold *fold, int64_t amount);
 
 #endif

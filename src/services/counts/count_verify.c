@@ -44,7 +44,7 @@ static enum status look_at_counts(
 	return STATUS_OK;
 }
 
-/* ---- kept answers ------------------------------------------------------------------------ */
+/* ---- stored answers ---------------------------------------------------------------------- */
 
 /* The content of a stored answer. Texts are in the arena of the page. */
 struct kept_count {
@@ -60,8 +60,8 @@ static struct slice string_of(struct arena *arena, const json_t *object, const c
 	return arena_copy(arena, slice_make(json_string_value(value), json_string_length(value)));
 }
 
-/* Reads a stored answer to a change or, if `is_whole`, to a creation or PUT, which contains the
- * whole count. Returns false if the service never answers like this. */
+/* Reads a stored answer. If `is_whole` is true, it answers a creation or PUT and contains the whole
+ * count; otherwise it answers a change. Returns false if the service never answers like this. */
 static bool read_kept(
 	struct arena *arena, const struct kept_answer *key, bool is_whole, struct kept_count *kept)
 {
@@ -132,7 +132,8 @@ static enum status check_changes(const void *context, struct session *session,
 	return STATUS_OK;
 }
 
-/* Fills `rows` with the counts of these answers, sorted and without duplicates. */
+/* Fills `rows` with the item ids of these answers, sorted and without duplicates. Returns how many
+ * rows there are. */
 static size_t rows_of(const struct kept_count *kept, size_t count, struct count_row *rows)
 {
 	for (size_t i = 0; i < count; i++)

@@ -1,12 +1,13 @@
 /*
  * Checks counts for `quipu verify` (admin/verify.h). Differences:
  *
- *   id               not 1 to 128 bytes without control characters
- *   out-of-bounds    less than min_value or greater than max_value
+ *   id               the id is empty, has more than 128 bytes, is not UTF-8, or has control
+ *                    characters
+ *   out-of-bounds    the value is less than min_value or greater than max_value
  *   in-the-future    last_updated_at is ahead of the store's time
- *   answer           a stored answer under an Idempotency-Key that its request cannot get
- *   older-than-kept  the last update is earlier than that in a stored answer: the table of
- *                    counts is older than the Idempotency-Keys, as after restoring only that table
+ *   answer           the answer stored under an Idempotency-Key is one that its request cannot get
+ *   older-than-kept  a stored answer shows a later update than the count has: the table of counts
+ *                    is older than the Idempotency-Keys, e.g. because only that table was restored
  *
  * Nothing more can be proved: a count is a number without a history. A stored answer shows the
  * value at one moment, and requests without an Idempotency-Key may have changed the count since.

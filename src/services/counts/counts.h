@@ -28,7 +28,7 @@ struct lane_service counts_lane_service(struct counts *counts);
 /* Adds the routes. `counts` must outlive the router. */
 void counts_add_routes(struct counts *counts, struct router *router);
 
-/* Adds the route of batches; counts_add_routes() calls it. */
+/* Adds the route of batch requests. Called by counts_add_routes(). */
 void counts_add_bulk_routes(struct counts *counts, struct router *router);
 
 #endif

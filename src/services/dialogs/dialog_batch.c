@@ -4,8 +4,9 @@
  * After that, the commands run in order, in memory. Finally, new messages and one event per change
  * are written.
  *
- * Invariant: however many requests read a message, it has one NewMessageEvent and one
- * MessageReadEvent, and the latter is committed in the transaction that marks the message as read.
+ * Invariant: a message has one NewMessageEvent and, once it is read, one MessageReadEvent, however
+ * many requests read it. The transaction that marks a message as read also commits its
+ * MessageReadEvent.
  */
 #include "services/dialogs/dialog_batch.h"
 
@@ -108,9 +109,9 @@ static void run_send(struct changes *changes, struct dialog_command *command)
 	write_answer(&command->write, answer_sent(command->write.command.arena, message));
 }
 
-/* ---- reads ------------------------------------------------------------------------------- */
+/* ---- marking messages as read ------------------------------------------------------------ */
 
-/* The most messages that the READ_UP_TO commands of a batch may mark in total. It keeps
+/* The most messages that the READ_UP_TO commands of a batch may mark in total. The limit keeps
  * transactions short, because a small request can read many messages. */
 #define UP_TO_TOTAL_MAX 20000
 
@@ -135,7 +136,7 @@ static void set_messages(
 		command->message_count = 0;
 }
 
-/* Finds the messages for the READ_UP_TO commands. */
+/* Finds the messages that the READ_UP_TO commands mark as read. */
 static enum status find_up_to(
 	const struct dialogs *dialogs, struct session *session, const struct write_batch *batch)
 {
@@ -174,7 +175,7 @@ static int compare_marks(const void *a, const void *b)
 	return order ? order : slice_compare(left->id, right->id);
 }
 
-/* Collects all messages that the batch reads. */
+/* Collects all messages that the batch marks as read, sorted and without duplicates. */
 static void collect_marks(struct changes *changes, const struct write_batch *batch)
 {
 	size_t kept = 0;

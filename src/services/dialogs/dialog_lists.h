@@ -11,7 +11,7 @@ struct dialog_lookup {
 	struct read read;
 	enum dialog_list list;
 	struct slice user_id;  /* the caller */
-	struct slice other_id; /* MESSAGES: the other user; may be the caller */
+	struct slice other_id; /* the other user, who may be the caller; only for MESSAGES */
 	struct slice before;   /* id of a message; empty to start at the newest */
 	size_t limit;
 };
@@ -21,7 +21,7 @@ extern const struct command_type dialog_lookup_type;
 /* Creates a lookup in `arena`, zeroed except for its type. */
 struct dialog_lookup *dialog_lookup_new(struct arena *arena);
 
-/* Aborts unless `read` is a dialog lookup. */
+/* Returns the lookup that `read` belongs to. Aborts if `read` is not a dialog lookup. */
 struct dialog_lookup *dialog_lookup_of(struct read *read);
 
 /* Answers every read of the batch (each a struct dialog_lookup); see flow/reader.h. Blocks. */

@@ -1,11 +1,16 @@
+/*
+ * The comparison of conversations with their messages, without a common snapshot: the rows of a
+ * page are read, then the last messages, then the rows once more. A difference that traffic between
+ * these reads could explain is not reported.
+ */
 #include "services/dialogs/dialog_verify.h"
 
 #include "admin/erase.h"
 #include "admin/verify_claims.h"
 #include "admin/verify_idempotency.h"
 
-/* How many conversations have their last message read at once. Few, because the texts of the
- * messages are read, too, and may be long. */
+/* The number of conversations whose last message one query reads. The number is small, because the
+ * query also reads the texts of the messages, which may be long. */
 #define MESSAGES_AT_ONCE 64
 
 static struct slice id_of(struct verify_page *page, const struct conversation_row *row)
@@ -67,7 +72,8 @@ static struct slice span_of(struct slice id)
 		id.data, id.len < CONVERSATION_SPAN_BYTES ? id.len : CONVERSATION_SPAN_BYTES);
 }
 
-/* Checks a conversation. `before` was read before its last message, and `after` after it. */
+/* Checks a conversation. `before` and `after` are its row, read before and after its last
+ * message. */
 static void check_row(struct verify_page *page, const struct conversation_row *before,
 	struct slice last_id, const struct conversation_row *after)
 {
@@ -128,8 +134,8 @@ static enum status report_missing(const struct dialogs *dialogs, struct session 
 	return status;
 }
 
-/* Looks for the conversation of the receiver with the sender, and that of the sender with the
- * receiver. */
+/* Checks that the receiver and the sender of every message both have a row for their
+ * conversation. */
 static enum status look_at_directions(
 	const void *context, struct session *session, struct verify_page *page)
 {
@@ -160,7 +166,7 @@ static enum status look_at_directions(
 	return status;
 }
 
-/* ---- outbox and keys --------------------------------------------------------------------- */
+/* ---- outbox and Idempotency-Keys --------------------------------------------------------- */
 
 static enum status look_at_outbox(
 	const void *context, struct session *session, struct verify_page *page)

@@ -1,12 +1,12 @@
 /*
  * Dialogs, specified by seed 004 (DialogService). Role `dialogs`.
  *
- *   dialog_batch    many sends and reads in one transaction, with their events in the outbox
- *   dialog_lists    lists of messages and conversations
- *   dialog_events   the channel, subject and key of events on the bus (their form is in events/)
- *   dialog_lanes    connects lanes and batches
- *   dialog_routes   HTTP to commands
- *   dialog_verify   what `quipu verify` compares
+ *   dialog_batch    runs many commands in one transaction, with their events in the outbox
+ *   dialog_lists    looks up lists of messages and conversations
+ *   dialog_events   sets the channel, subject and key of events (their form is in events/)
+ *   dialog_lanes    the callbacks through which lanes run batches
+ *   dialog_routes   turns HTTP requests into commands and lookups
+ *   dialog_verify   checks messages and conversations for `quipu verify`
  *
  * The CounterService of the same seed is in counters.h.
  */

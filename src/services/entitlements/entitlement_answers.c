@@ -1,6 +1,6 @@
 /*
  * Renders the answers about entitlements. Members are in the order of the specification's examples.
- * A refusal carries the current entitlement, so that the caller need not look it up.
+ * A state conflict carries the current entitlement, so that the caller need not look it up.
  */
 #include "services/entitlements/entitlement_answers.h"
 
@@ -146,7 +146,7 @@ struct answer entitlement_answer_list(
 	return answer_json(200, buffer_slice(&body));
 }
 
-/* Writes an optional member of a line. */
+/* Writes a member of an audit line: the text, or null if the text is empty. */
 static void write_optional(struct buffer *body, const char *name, struct slice text)
 {
 	if (text.len > 0)

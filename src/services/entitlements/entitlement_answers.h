@@ -10,13 +10,14 @@ struct answer entitlement_answer(struct arena *arena, const struct entitlement_r
 
 /* A change that the rules refused. */
 struct entitlement_refusal {
-	enum status status; /* the status that entitlement_rules.h returned */
+	enum status status; /* what the function of entitlement_rules.h has returned */
 	bool is_grant;
 	const struct entitlement_row *row;
 	const struct entitlement_source *source; /* NULL for a revoke of all sources */
 };
 
-/* Returns the problem, which includes the current entitlement. */
+/* Returns the problem that answers a refused change. A state conflict includes the current
+ * entitlement. */
 struct answer entitlement_answer_refused(
 	struct arena *arena, const struct entitlement_refusal *refusal);
 

@@ -9,7 +9,7 @@
  * it is written once, with its final state.
  *
  * A batch reads only the sources that its commands name, and the number of sources of each row. For
- * a new entitlement, which is the usual case of a grant, it reads none.
+ * a new entitlement, which is the usual case of a grant, the batch reads no sources.
  */
 #include "services/entitlements/entitlement_batch.h"
 
@@ -38,7 +38,8 @@ struct entitlement_command *entitlement_command_of(struct write *write)
 	return (struct entitlement_command *)write;
 }
 
-/* Sorts before every character that an id may have, so that keys sort like the pairs. */
+/* The separator sorts before every character that an id may have, so that keys sort like the pairs
+ * of user and unit. */
 #define KEY_SEPARATOR '\x1f'
 
 struct slice entitlement_lane_key(struct arena *arena, struct slice user_id, struct slice unit)
@@ -319,8 +320,8 @@ static enum status lock_rows(const struct entitlement_repository *repository,
 	return status;
 }
 
-/* Collects the sources of all folds whose row exists or, if `exists` is false, of all other folds.
- * Returns the end of `sources`. */
+/* Collects in `sources` the named sources of every fold whose row.exists is equal to `exists`.
+ * Returns the address after the last collected source. */
 static struct entitlement_source *name_all(
 	struct folds folds, bool exists, struct entitlement_source *sources)
 {

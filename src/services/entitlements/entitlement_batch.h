@@ -1,7 +1,7 @@
 /*
  * Runs a batch of grants and revokes in one transaction. Each change is committed together with its
- * sources, its audit line and, if the status changed, its event in the outbox. The committer adds
- * the Idempotency-Key.
+ * sources, its audit line and, if the status changed, its event in the outbox. The committer
+ * stores the Idempotency-Key's record in the same transaction.
  */
 #ifndef QUIPU_SERVICES_ENTITLEMENTS_BATCH_H
 #define QUIPU_SERVICES_ENTITLEMENTS_BATCH_H
@@ -29,12 +29,12 @@ struct entitlement_command *entitlement_command_new(struct arena *arena);
 /* Aborts unless `write` is an entitlement command. */
 struct entitlement_command *entitlement_command_of(struct write *write);
 
-/* Returns a key for the pair, in `arena`. Different pairs have different keys, and keys sort like
- * the pairs. */
+/* Returns the key of commands on this user's entitlement to `unit`, in `arena`. Different pairs of
+ * user and unit have different keys, and the keys sort like the pairs. */
 struct slice entitlement_lane_key(struct arena *arena, struct slice user_id, struct slice unit);
 
-/* Settles every write of the batch (each a struct entitlement_command); see flow/committer.h.
- * Blocks. */
+/* Decides the fate of every write of the batch (each a struct entitlement_command); see
+ * flow/committer.h. Blocks. */
 enum status entitlement_batch_decide(const struct entitlements *entitlements,
 	struct session *session, const struct write_batch *batch);
 

@@ -15,7 +15,8 @@ static const char *const grant_members[] = {
 	"user_id", "stock_keeping_unit", "reason", "purchase_id", "idempotency_key", NULL};
 static const char *const batch_members[] = {"grants", NULL};
 
-/* Sets the Idempotency-Key of the current grant. Its scope is the route for a single grant. */
+/* Sets the Idempotency-Key of the current grant, as if the grant had come through the route for a
+ * single grant. */
 static void set_key(struct elements *elements, struct write *write)
 {
 	struct input *input = elements->input;

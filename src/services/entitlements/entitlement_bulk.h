@@ -9,7 +9,7 @@
  * entitlement_routes.c. */
 struct entitlement_command *entitlement_read_change(struct input *input, bool is_grant);
 
-/* Adds the route; entitlements_add_routes() calls it. */
+/* Adds the route of batch requests. Called by entitlements_add_routes(). */
 void entitlements_add_bulk_routes(struct entitlements *entitlements, struct router *router);
 
 #endif

@@ -9,7 +9,7 @@
 struct entitlement_lookup {
 	struct read read;
 	struct slice user_id;
-	struct slice unit;   /* empty for a page; only then are the next members used */
+	struct slice unit;   /* empty for a page; the members below are used only for a page */
 	struct slice path;   /* the raw path, for the link to the next page */
 	struct slice status; /* ACTIVE or REVOKED; empty for both */
 	struct slice after;

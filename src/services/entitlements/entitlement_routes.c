@@ -10,7 +10,7 @@
 #define LINE_BYTES_MAX 1024 /* the longest JSON of one audit line */
 #define AUDIT_LIMIT 100
 
-/* Reads the purchase. Only some reasons require one. */
+/* Reads the id of the purchase, which only some reasons require. */
 static struct slice read_purchase(struct input *input, struct slice reason)
 {
 	static const char field[] = "purchase_id";

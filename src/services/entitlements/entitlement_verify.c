@@ -1,8 +1,8 @@
 /*
- * Checks the rows against their sources and their newest audit lines, whether every source has its
- * row, every line against the line before it and against its event, and then the outbox and the
- * Idempotency-Keys. Lines and events that are old enough to have been deleted are not reported as
- * missing; is_kept() decides this with a margin for clocks that differ.
+ * Compares each row with its sources and its newest audit lines, looks for sources without a row,
+ * and compares each audit line with the line before it and with its event. Then checks the outbox
+ * and the Idempotency-Keys. Lines and events that are old enough to have been deleted are not
+ * reported as missing; is_kept() decides this with a margin for clocks that differ.
  */
 #include "services/entitlements/entitlement_verify.h"
 
@@ -157,8 +157,9 @@ static bool event_agrees(struct verify_page *page, const struct audit_facts *fac
 	       event.version == line->version;
 }
 
-/* Returns whether the line can have this version: a line that changes the status must fit its
- * version, and all other lines are written while the entitlement is ACTIVE. */
+/* Returns whether the line can have its version. If the line changes the status, the new status
+ * must fit the version. Any other line is written while the entitlement is ACTIVE, so its version
+ * must be odd. */
 static bool action_fits(const struct entitlement_audit *line)
 {
 	return line->step == 0 ? is_turn(line->is_active, line->version) : line->version % 2 != 0;
@@ -224,7 +225,7 @@ static enum status look_at_audit(
 	return STATUS_OK;
 }
 
-/* ---- outbox and keys --------------------------------------------------------------------- */
+/* ---- outbox and Idempotency-Keys --------------------------------------------------------- */
 
 static enum status look_at_outbox(
 	const void *context, struct session *session, struct verify_page *page)

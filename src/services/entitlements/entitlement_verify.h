@@ -4,7 +4,7 @@
  * difference is user_id:stock_keeping_unit, or the id of the event. Differences, besides those of
  * admin/verify_claims.h for the outbox and of admin/verify_idempotency.h:
  *
- *   version          less than 1
+ *   version          the version is less than 1
  *   status           ACTIVE with an even version or REVOKED with an odd one: the first version is
  *                    a grant, and each further one changes the status
  *   no-source        ACTIVE without an active source
@@ -13,7 +13,7 @@
  *   audit-missing    a change of the last 28 days without an audit line, which is kept for at
  *                    least a month
  *   audit-differs    the newest change of the status differs from the row in version, status or
- *                    time, or the newest line in version or step
+ *                    time, or the newest line differs from the row in version or step
  *   audit-action     a change of the status that grants with an even version or revokes with an odd
  *                    one; a change of the sources alone with an even version
  *   audit-repeated   two lines with the same version and step
@@ -24,7 +24,7 @@
  *   outbox-differs   the event differs from the line, or the line did not change the status
  *   in-the-future    updated_at is ahead of the store's time
  *
- * It cannot prove that the oldest lines exist: --audit-keep-months may have deleted them.
+ * The check cannot prove that the oldest lines exist: --audit-keep-months may have deleted them.
  */
 #ifndef QUIPU_SERVICES_ENTITLEMENTS_VERIFY_H
 #define QUIPU_SERVICES_ENTITLEMENTS_VERIFY_H

@@ -20,10 +20,11 @@
 #define NOTIFICATIONS_GROUP "notifications"
 #define NOTIFICATIONS_ANNOUNCEMENT "notifications" /* announces committed notifications */
 
+/* Owns none of its members. */
 struct notifications {
 	const struct notification_repository *repository;
 	struct store *store;
-	struct lane_set *lanes; /* the struct owns none of its members */
+	struct lane_set *lanes;
 };
 
 /* Returns the callbacks for the lanes of the service. `notifications` must outlive the lanes. */
@@ -40,9 +41,10 @@ enum status notifications_apply(void *notifications, struct session *session,
 void notifications_committed(void *notifications);
 
 /*
- * Applies the payload of a message that was put aside; the caller has begun a transaction. If the
- * payload still cannot be read, sets `is_read` to false and changes nothing. If the event was
- * applied meanwhile, it is not applied again. Blocks; returns the session's status.
+ * Applies the payload of a message that became a dead letter because it could not be read. Must be
+ * called in a transaction. If the payload still cannot be read, sets `is_read` to false and changes
+ * nothing. An event that was applied meanwhile is not applied again. Blocks; returns the session's
+ * status.
  */
 QP_MUST_CHECK enum status notifications_take_again(void *notifications, struct session *session,
 	struct arena *arena, struct slice payload, bool *is_read);

@@ -49,7 +49,7 @@ struct gateway {
 /* Returns the callbacks for the lanes of the service. `gateway` must outlive the lanes. */
 struct lane_service gateway_lane_service(struct gateway *gateway);
 
-/* A metrics collector (context: the gateway). */
+/* A metrics collector. Its context is the struct gateway. */
 void gateway_collect(void *gateway, struct buffer *page);
 
 /* Adds the routes. `gateway` must outlive the router. */

@@ -8,12 +8,13 @@
  *   prepare  refuses the send if the bus is down or the cache refuses it
  *   decide   first transaction: locks the row and reserves a slot, or refuses the send; a resumed
  *            send keeps the slot that it has in the current window
- *   publish  publishes the message; the bus reports whether it has accepted it
- *   settle   second transaction: counts confirmed slots and gives unused ones back; on a busy lane
- *            this is the first transaction of a later batch
+ *   publish  publishes the message; the bus reports whether it has accepted the message
+ *   settle   second transaction: counts confirmed slots and gives unused slots back; on a busy
+ *            lane, a later batch does this in its own first transaction
  *
- * Every function here blocks. They run on the committer's thread of their lane, except publish,
- * which runs on the publisher's thread, and look_up, which runs on the reader's.
+ * Every step blocks. The steps run on the committer's thread of their lane, except publish, which
+ * runs on the publisher's thread. gateway_batch_look_up() also blocks; it runs on the reader's
+ * thread.
  */
 #ifndef QUIPU_SERVICES_GATEWAY_BATCH_H
 #define QUIPU_SERVICES_GATEWAY_BATCH_H
@@ -40,17 +41,20 @@ struct gateway_command {
 	bool shadow;
 
 	int32_t amount; /* TAKE: how much to spend; SEND: 1 */
-	int32_t slots;  /* SEND: how many slots it has reserved in its window, 0 or 1 */
+	int32_t slots;  /* SEND and TAKE: how many slots the row has reserved, 0 or `amount` */
 
-	struct slice message; /* for SEND, like the next members */
+	struct slice message; /* for SEND, like the next members down to on_bus */
 	struct slice traceparent;
 	char message_id[UUID_SIZE];
 	int64_t created_us;         /* when the event was created */
-	struct bus_message *on_bus; /* the message as handed to the bus, in its round's arena */
-	bool cached; /* the cache granted `amount`, in the window that starts at window_start_us */
+	struct bus_message *on_bus; /* the message for the bus, in the arena of the round */
 
-	/* Start of the window in which the cache granted the slot. decide() replaces it with the
-	 * start of the window in which the row reserved the slot. */
+	/* SEND and TAKE: the cache granted `amount`, in the window that starts at
+	 * window_start_us. */
+	bool cached;
+
+	/* SEND and TAKE: the start of the window in which the cache granted `amount`. decide()
+	 * replaces it with the start of the window in which the row reserved the slots. */
 	int64_t window_start_us;
 };
 
@@ -63,9 +67,10 @@ struct gateway_command *gateway_command_new(struct arena *arena);
 struct gateway_command *gateway_command_of(struct write *write);
 
 /*
- * Return true if the command is still open, has no Idempotency-Key, and is a send (the first
- * function) or a send or take (the second). Only such commands may be refused without asking the
- * store: a command with a key may be a repeat, which only the store recognises.
+ * Return true if the command is still open, has no Idempotency-Key, and has the right verb: for
+ * is_open_send() it must be a send, for is_open_spend() a send or a take. Only such commands may be
+ * refused without asking the store: a command with an Idempotency-Key may be a repeat, which only
+ * the store recognises.
  */
 bool gateway_command_is_open_send(const struct gateway_command *command);
 bool gateway_command_is_open_spend(const struct gateway_command *command);
@@ -82,7 +87,7 @@ extern const struct command_type gateway_lookup_type;
 /* Creates a lookup in `arena`, zeroed except for its type. */
 struct gateway_lookup *gateway_lookup_new(struct arena *arena);
 
-/* A page of all configurations, by user id. */
+/* A page of all configurations, sorted by user id. */
 struct gateway_list {
 	struct read read; /* has its own look_up, and no key */
 	const struct gateway *gateway;
@@ -115,7 +120,7 @@ struct gateway_lane {
 	size_t stale_count;
 };
 
-/* See flow/committer.h for when these run and what they may return. */
+/* flow/committer.h describes when these functions run and what they may return. */
 void gateway_batch_prepare(
 	struct gateway_lane *lane, struct session *session, const struct write_batch *batch);
 enum status gateway_batch_decide(
@@ -126,8 +131,8 @@ enum status gateway_batch_settle(
 
 extern const struct publish_ops gateway_publish_ops;
 
-/* Returns how the batch's sends settle their slots: one entry per user and window, sorted, in the
- * batch's arena. */
+/* Returns, for each user and window, how many reserved slots of the batch's sends to confirm and
+ * how many to give back. The entries are sorted, and allocated in the batch's arena. */
 struct limit_settlement *gateway_settlements(const struct write_batch *batch, size_t *count);
 
 /* Answers every read of the batch (each a struct gateway_lookup); see flow/reader.h. */

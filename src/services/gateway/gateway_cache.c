@@ -10,7 +10,7 @@
 #include "services/gateway/gateway_answers.h"
 #include "services/gateway/limit_rules.h"
 
-/* Returns the total amount of the group's commands that the cache may decide about. */
+/* Adds up the amounts of those commands in the group that the cache may refuse. */
 static int64_t wanted_by(const struct write_group *group)
 {
 	int64_t wanted = 0;
@@ -59,8 +59,9 @@ static enum status update_rows(const struct gateway *gateway, struct session *se
 	return status;
 }
 
-/* Begins new windows, in the store and in `rows`, where the window has ended, and updates `now_us`.
- * If the store fails, returns false and leaves `rows` unchanged. */
+/* For each row whose window has ended, begins a new window in the store and in `rows`. If there is
+ * such a row, also updates `now_us`. If the store fails, returns false and leaves `rows`
+ * unchanged. */
 static bool update_old(const struct gateway *gateway, struct session *session, struct arena *arena,
 	struct limit_row *rows, size_t count, int64_t *now_us)
 {
@@ -197,10 +198,11 @@ static bool take(struct gateway_lane *lane, struct session *session, struct aren
 }
 
 /*
- * Marks the commands for which the granted slots suffice, in order, and refuses commands once no
- * slot is left. A take that needs more slots than are left, or than the whole limit, is decided by
- * the row, which can tell whether any window would admit it. While the store is down, the cache has
- * granted nothing, and only a copy that is used up refuses commands.
+ * Goes through the commands in order. Marks each command for which enough granted slots are left,
+ * and refuses commands once no slot is left. If some slots are left, but too few for a take, or if
+ * a take exceeds the whole limit, the row decides about the take: it can tell whether any window
+ * would admit it. While the store is down, the cache has granted nothing, and only a copy that is
+ * used up refuses commands.
  */
 static void apply(struct gateway_lane *lane, const struct write_group *group,
 	const struct cached_limit *limit)
@@ -230,8 +232,8 @@ static void apply(struct gateway_lane *lane, const struct write_group *group,
 		gateway_cache_note_stale(lane, group->key);
 }
 
-/* Deletes the stale copies. Returns false if the cache is away; the cache then deletes them before
- * it is used again. */
+/* Deletes the stale copies. Returns false if the cache is away; the cache then deletes the copies
+ * before it is used again. */
 static bool drop_stale(struct gateway_lane *lane)
 {
 	enum status status = STATUS_OK;
@@ -279,5 +281,6 @@ void gateway_cache_refuse(
 		return;
 	for (size_t i = 0; i < asked; i++)
 		apply(lane, &groups[i], &limits[i]);
-	drop_stale(lane); /* now, because other lanes could read the copies before the next batch */
+	/* The next batch would be too late: other lanes could read the copies before it. */
+	drop_stale(lane);
 }

@@ -33,7 +33,8 @@ struct deciding {
 	int64_t now_us;
 };
 
-/* Answers a change of the configuration. With a cache, perform() first deletes the cached copy. */
+/* Answers a change of the configuration. If there is a cache, the answer is sent only after
+ * perform() has deleted the cached copy. */
 static void answer_change(
 	const struct deciding *deciding, struct gateway_command *command, struct answer answer)
 {
@@ -110,8 +111,9 @@ static struct limit_view view_of(const struct deciding *deciding)
 }
 
 /*
- * Returns true if the command of a pending key still has its slot. A slot is valid only in the
- * window in which it was reserved; in a later window the message counts like any other.
+ * Returns true if an earlier attempt of a resumed command has reserved a slot that is still valid.
+ * A slot is valid only in the window in which it was reserved; in a later window the message counts
+ * like any other.
  */
 static bool still_has_its_slot(
 	const struct deciding *deciding, const struct gateway_command *command)
@@ -140,7 +142,8 @@ static bool has_row(struct deciding *deciding)
 	return deciding->exists;
 }
 
-/* Decides about a send or take based on the row. If it is refused, answers it and returns false. */
+/* Decides about a send or take based on the row. If the command is refused, answers it and returns
+ * false. */
 static bool is_admitted(
 	struct deciding *deciding, struct gateway_command *command, struct limit_view *limit)
 {
@@ -255,22 +258,24 @@ static enum status write_changes(const struct limit_repository *repository, stru
 	return status;
 }
 
-/* What to do with one row in a transaction: settle slots of earlier sends, run commands, or
- * both. */
+/* What to do with one row in a transaction: confirm or give back slots of earlier sends, run
+ * commands, or both. */
 struct row_work {
 	const struct write_group *group; /* NULL if no command of the batch is on this row */
-	const struct limit_settlement *settlements; /* the settlements of this user */
+	/* the slots of this user's earlier sends to confirm or to give back */
+	const struct limit_settlement *settlements;
 	size_t settlement_count;
 };
 
-/* The rows of the batch's commands and of the effects that it records, in locking order. */
+/* The rows that the transaction locks, in locking order: those of the batch's commands, and those
+ * of earlier sends whose effects the transaction records. */
 struct row_plan {
 	struct limit_row *rows;
 	struct row_work *work;
 	size_t count;
 };
 
-/* Merges the groups and the settlements, which are both sorted by user. */
+/* Merges the groups of commands with the settlements of earlier sends. Both are sorted by user. */
 static struct row_plan plan_rows(const struct write_batch *batch)
 {
 	size_t group_count, settlement_count = 0, g = 0, s = 0;
@@ -304,7 +309,8 @@ static struct row_plan plan_rows(const struct write_batch *batch)
 	return plan;
 }
 
-/* Settles slots as the repository's settle() does: slots of a window that has ended are ignored. */
+/* Confirms slots and gives slots back, as the repository's settle() does. Ignores slots that were
+ * reserved in another window than the row's. */
 static void settle_row(struct limit_row *row, const struct row_work *work)
 {
 	for (size_t i = 0; i < work->settlement_count; i++) {
@@ -337,8 +343,8 @@ enum status gateway_batch_decide(
 	for (size_t i = 0; i < plan.count; i++) {
 		const struct row_work *work = &plan.work[i];
 
-		/* A busy row has no settlements, because a transaction that may skip rows records
-		 * no effects. */
+		/* A busy row has commands but no settlements, because a transaction that may skip
+		 * rows records no effects. */
 		if (plan.rows[i].busy) {
 			write_group_busy(work->group);
 			continue;

@@ -1,7 +1,7 @@
 /*
  * The callbacks through which the lanes of the gateway run its batches. Each write lane has its own
- * producer and cache session, because both block and belong to one thread: the publisher's and the
- * committer's.
+ * producer and cache session, because both block and each belongs to one thread: the producer to
+ * the publisher's, the cache session to the committer's.
  */
 #include <stdlib.h>
 

@@ -31,7 +31,8 @@ static int compare_rows(const void *a, const void *b)
 		((const struct limit_row *)a)->user_id, ((const struct limit_row *)b)->user_id);
 }
 
-/* Fills `rows` with the users of the batch, sorted and without duplicates. */
+/* Fills `rows` with the users of the batch, sorted and without duplicates. Returns how many rows
+ * there are. */
 static size_t wanted_rows(const struct read_batch *batch, struct limit_row *rows)
 {
 	size_t kept = 0;
@@ -113,7 +114,7 @@ static struct limit_view view_of_copy(const struct cached_limit *cached, int64_t
 	};
 }
 
-/* Decides as about a send, but on a copy of the row, so that nothing changes. */
+/* Answers how the limiter would decide about a send. `row` is a copy, so nothing is reserved. */
 static void answer_forecast(const struct gateway *gateway, struct command *command,
 	struct limit_row row, const struct cached_limit *cached, int64_t now_us)
 {

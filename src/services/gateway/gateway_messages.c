@@ -3,7 +3,7 @@
 #include "base/uuid.h"
 #include "services/gateway/gateway_answers.h"
 
-/* ---- noting ------------------------------------------------------------------------------ */
+/* ---- storing messages as QUEUED ---------------------------------------------------------- */
 
 enum status gateway_messages_note(
 	const struct gateway_lane *lane, struct session *session, const struct write_batch *batch)

@@ -1,7 +1,7 @@
 /*
- * The state of each message once its send is counted. The transaction that counts a send also
- * stores its message as QUEUED, and clients look it up by its id. Once the sender has the message,
- * its state is in the rows of ports/outbound_repository.h.
+ * Stores the state of each message, which clients look up by the message's id. The transaction that
+ * counts a send also stores its message as QUEUED. Once the sender has taken the message from the
+ * bus, the state is that of the sender's row; see ports/outbound_repository.h.
  */
 #ifndef QUIPU_SERVICES_GATEWAY_MESSAGES_H
 #define QUIPU_SERVICES_GATEWAY_MESSAGES_H

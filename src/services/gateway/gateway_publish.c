@@ -8,8 +8,9 @@
 #include "services/gateway/gateway_events.h"
 
 /*
- * Measured from the COMMIT that reserved the slot. Much shorter than IDEMPOTENCY_LEASE_US, so that
- * a pending Idempotency-Key is rarely taken over while its owner is still working on it.
+ * The time limit for publishing a message, measured from the COMMIT that reserved its slot. It is
+ * much shorter than IDEMPOTENCY_LEASE_US, so that a pending Idempotency-Key is rarely taken over
+ * while its owner is still working on it.
  */
 #define PUBLISH_TIMEOUT_NS (3 * NS_PER_S)
 
@@ -23,8 +24,8 @@ static bool wants(const struct write *write)
 	       ((const struct gateway_command *)write)->verb == GATEWAY_SEND;
 }
 
-/* Notes the fate of a message. Even if a resumed message fails now, its first attempt may have put
- * it on the bus. */
+/* Records the fate of a message. If a resumed message fails, its effect is UNKNOWN, because an
+ * earlier attempt may have put the message on the bus. */
 static void take_fate(struct gateway_command *command, enum bus_fate fate)
 {
 	struct write *write = &command->write;

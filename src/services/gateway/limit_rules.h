@@ -1,6 +1,6 @@
 /*
- * The decision of the limiter: a function of the row, the time and the number of messages. All
- * decisions are made here, and the Lua script of the cache grants by the same rule. Pure.
+ * Decides whether the limit of a user admits messages. The decision depends only on the row, the
+ * time and the number of messages. The Lua script of the cache grants by the same rule. Pure.
  */
 #ifndef QUIPU_SERVICES_GATEWAY_LIMIT_RULES_H
 #define QUIPU_SERVICES_GATEWAY_LIMIT_RULES_H
@@ -69,8 +69,8 @@ enum limit_verdict limit_admit(
 void limit_make_default(
 	struct limit_row *row, const struct limit_default *standard, int64_t now_us);
 
-/* If the row was created from the default, the default has changed since, and the row's window has
- * ended, begins a new window with the new default. */
+/* Begins a new window with the new default if the row's window has ended and the row was created
+ * from a default that has changed since. Does nothing if there is no default any more. */
 void limit_follow_default(struct limit_row *row, const struct limit_default *standard,
 	int64_t now_us, int64_t unit_us);
 

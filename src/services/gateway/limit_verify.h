@@ -9,8 +9,8 @@
  *   over-limit       reserved_count is more than rate_limit, unless the row is in shadow mode
  *   in-the-future    the window begins ahead of the store's time
  *
- * It also reports those of admin/verify_idempotency.h and, for messages that the sender has taken,
- * those of admin/verify_claims.h.
+ * It also reports the differences of admin/verify_idempotency.h and, for messages that the sender
+ * has taken from the bus, the differences of admin/verify_claims.h.
  *
  * A pending Idempotency-Key is not a difference: if the outcome of a send was never recorded, its
  * key stays pending until it expires.

@@ -185,8 +185,9 @@ static size_t keep_unsent(struct outbound_message *messages, size_t count,
 	return kept;
 }
 
-/* Drops the messages whose former ids are known. `former` has an entry for each message with a
- * former id, in the order of `messages`; `sent` has the same ids, sorted. Returns how many
+/* Drops the messages that an earlier version of Quipu has stored or sent under their former ids. A
+ * former id is a message's position on the bus. `former` has an entry for each message with a
+ * former id, in the order of `messages`; `sent` has the same ids, sorted. Returns how many messages
  * remain. */
 static size_t drop_former(struct outbound_message *messages, size_t count,
 	const struct outbound_message *former, struct sent_message *sent, size_t sent_count)
@@ -204,7 +205,7 @@ static size_t drop_former(struct outbound_message *messages, size_t count,
 
 /*
  * Drops messages without an id that an earlier version of Quipu has already stored. That version
- * identified them by their position alone, and its records are kept for 30 days.
+ * identified such messages by their position alone, and its records are kept for 30 days.
  */
 static enum status drop_known_by_position(const struct sender *sender, struct session *session,
 	struct arena *arena, struct outbound_message *messages, size_t *count)
@@ -284,8 +285,8 @@ void sender_taken(void *context)
 
 /* ---- dead letters ------------------------------------------------------------------------ */
 
-/* Copies unusable messages to the dead letter channel. Returns true if the bus has confirmed all of
- * them. */
+/* Copies unusable messages to the dead letter channel. Returns true if the bus has confirmed all
+ * copies. */
 bool sender_put_aside(void *context, const struct intake_item *items, size_t count)
 {
 	struct sender *sender = context;

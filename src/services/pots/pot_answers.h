@@ -1,6 +1,7 @@
 /*
- * Answers with pots and coins as messages of proto/pot.proto and proto/coin.proto, and refusals in
- * the form of Twirp. Pure: everything is written into the given arena.
+ * Renders the answers of the pot service: pots and coins as messages of proto/pot.proto and
+ * proto/coin.proto, refusals in the form of Twirp. Pure: everything is written into the given
+ * arena.
  */
 #ifndef QUIPU_SERVICES_POTS_ANSWERS_H
 #define QUIPU_SERVICES_POTS_ANSWERS_H

@@ -1,11 +1,11 @@
 /*
- * The content of a pot changes only under a lock, which is stored in the pot's row as a token with
- * an expiry time, because programs other than Quipu respect it as well. Between Quipu's own
- * processes, the row lock of the UPDATE that takes the lock would suffice.
+ * The content of a pot changes only under the pot's lock: a token with an expiry time, stored in
+ * the pot's row. The lock is for other programs, which respect it as well. If only Quipu's own
+ * processes changed pots, locking the row in the store would suffice.
  *
- * Invariants: every write names the token, so a batch that has lost its lock writes nothing and
- * runs again. Locks are taken in id order, and before names are inserted, so processes never
- * deadlock.
+ * Invariants: every change of a pot's content names the token, so a batch that has lost its lock
+ * changes nothing and runs again. Locks are taken in id order, and before new pots are inserted, so
+ * processes never deadlock.
  */
 #include "services/pots/pot_batch.h"
 
@@ -128,7 +128,8 @@ static void refuse_group(const struct write_group *group)
 	}
 }
 
-/* Seeds new dice for every batch, so that nobody can predict draws from earlier draws. */
+/* Locks the pots, runs their commands and writes the changes. Seeds new dice for every batch, so
+ * that nobody can predict draws from earlier draws. */
 static enum status change_pots(const struct pots *pots, struct session *session,
 	struct arena *arena, const struct write_group *groups, size_t count)
 {
@@ -190,8 +191,8 @@ static enum status create_pots(const struct pots *pots, struct session *session,
 	return status;
 }
 
-/* Keys of names sort before keys of ids, so the groups of names come first. Nevertheless, the pots
- * with ids are locked before names are inserted. */
+/* The groups that create pots come first, because keys of names sort before keys of ids.
+ * Nevertheless, existing pots are locked before new pots are inserted. */
 enum status pot_batch_decide(
 	const struct pots *pots, struct session *session, const struct write_batch *batch)
 {

@@ -1,8 +1,8 @@
 /*
- * Runs a batch of commands on pots in one transaction: takes the locks of all pots that are not
- * locked, runs the commands of each pot in order of arrival, writes the changes and releases the
- * locks. All commands on a pot share one lock. If another owner has locked a pot, the commands on
- * it become BUSY.
+ * Runs a batch of commands on pots in one transaction: locks every pot that nobody
+ * else has locked, runs the commands of each pot in order of arrival, writes the changes and
+ * releases the locks. All commands on a pot share one lock. If another owner has locked a pot, the
+ * commands on it become BUSY.
  */
 #ifndef QUIPU_SERVICES_POTS_BATCH_H
 #define QUIPU_SERVICES_POTS_BATCH_H
@@ -69,7 +69,8 @@ struct pot_lookup *pot_lookup_of(struct read *read);
 struct slice pot_id_key(struct arena *arena, int32_t pot_id);
 struct slice pot_name_key(struct arena *arena, struct slice name);
 
-/* Settles every write of the batch (each a struct pot_command); see flow/committer.h. Blocks. */
+/* Decides the fate of every write of the batch (each a struct pot_command); see flow/committer.h.
+ * Blocks. */
 enum status pot_batch_decide(
 	const struct pots *pots, struct session *session, const struct write_batch *batch);
 

@@ -16,7 +16,8 @@
 
 #define ONE_BY_ONE_MAX 64
 
-/* 2 sqrt(2 / e) and 3 - 2 sqrt(3 / e): the hat that covers every hypergeometric distribution. */
+/* 2 sqrt(2 / e) and 3 - 2 sqrt(3 / e): the constants of HRUA's hat function, which covers every
+ * hypergeometric distribution. */
 #define HAT_SLOPE 1.7155277699214135
 #define HAT_SHIFT 0.8989161620588988
 
@@ -68,7 +69,7 @@ static long double log_weight(const struct urn *urn, int64_t found)
 }
 
 /* Accepts or rejects a candidate. `log_odds` compares its probability with that of the likeliest
- * outcome. The first two tests are cheap and settle most cases. */
+ * outcome. The first two tests are cheap and decide most cases. */
 static bool is_accepted(double u, double log_odds)
 {
 	if (u * (4 - u) - 3 <= log_odds)
@@ -78,7 +79,7 @@ static bool is_accepted(double u, double log_odds)
 	return 2 * log(u) <= log_odds;
 }
 
-/* Requires marked <= others and a sample of at most half of all balls. */
+/* Draws with HRUA. Requires marked <= others and a sample of at most half of all balls. */
 static int64_t draw_by_rejection(const struct urn *urn, struct dice *dice)
 {
 	double all = (double)(urn->marked + urn->others);

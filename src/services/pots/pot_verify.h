@@ -3,8 +3,8 @@
  * change of a pot is one transaction, so verification never sees a half-finished change.
  * Differences, besides those of admin/verify_idempotency.h:
  *
- *   name            not a valid name of a pot
- *   max-coins       less than 6
+ *   name            the name is not valid for a pot
+ *   max-coins       max_coins is less than 6
  *   over-max        the pot has more coins than max_coins
  *   lock            only one of lock and lock_expire_time is set
  *   in-the-future   create_time is ahead of the store's time

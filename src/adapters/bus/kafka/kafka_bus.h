@@ -1,20 +1,21 @@
 /*
- * Kafka behind ports/bus.h, with librdkafka. A channel is a topic. If it does not exist, the bus
- * creates it with the given number of partitions. The subject travels as the header `subject`, the
- * id as `event-id`.
+ * Implements ports/bus.h for Kafka, with librdkafka. A channel is a topic. The bus creates a topic
+ * that does not exist, with as many partitions as the channel declares. The subject of a message
+ * travels as the header `subject`, its id as the header `event-id`.
  *
  * Each producer has its own idempotent client, which waits for all in-sync replicas. At the
  * deadline of a publish, the producer removes from the client's queue all messages that have no
- * report, so that a message reported as NOT_PERSISTED is never sent later. If one of these messages
- * may have been sent, the producer replaces the client, because the broker and the client may then
- * disagree about sequence numbers. A watcher with its own client checks whether the cluster
- * responds. While the cluster does not respond, publish() refuses messages without queueing them.
+ * delivery report, so that a message reported as NOT_PERSISTED is never sent later. If one of these
+ * messages may have been sent, the producer replaces the client, because the broker and the client
+ * may then disagree about sequence numbers. A watcher with its own client checks whether the
+ * cluster responds. While the cluster does not respond, publish() refuses messages without queueing
+ * them.
  *
  * Each consumer is a member of its group. Commits are synchronous and cover only partitions that
  * the consumer still owns. When a consumer loses a partition in a rebalance, it drops the
- * deliveries of that partition, and acknowledging them has no effect: the new owner gets them. A
- * consumer detects that Kafka has lost the end of a log, and then delivers the messages of the last
- * day again (kafka_places.c).
+ * deliveries of that partition. Acknowledging these deliveries has no effect: the new owner of the
+ * partition gets the messages. A consumer detects that Kafka has lost the end of a log, and then
+ * reads again from a day before its position (kafka_places.c).
  */
 #ifndef QUIPU_ADAPTERS_BUS_KAFKA_KAFKA_BUS_H
 #define QUIPU_ADAPTERS_BUS_KAFKA_KAFKA_BUS_H

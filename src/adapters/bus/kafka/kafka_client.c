@@ -1,4 +1,4 @@
-/* Configures clients of librdkafka and passes their log lines on. */
+/* Configures clients of librdkafka and writes their log lines to our log. */
 #include <stdio.h>
 
 #include "adapters/bus/kafka/kafka_internal.h"
@@ -25,7 +25,8 @@ static const struct kafka_setting defaults[] = {
 	{NULL, NULL},
 };
 
-/* Settings for consumers. The group waits for a dead consumer until the session times out. */
+/* Settings for consumers; the user's options override them. The session timeout is short, because
+ * nobody reads the partitions of a dead consumer until its session times out. */
 static const struct kafka_setting consumer_defaults[] = {
 	{"session.timeout.ms", "10000"},
 	{"heartbeat.interval.ms", "2000"},
@@ -45,8 +46,8 @@ static bool may_log(struct kafka_bus *bus)
 	return atomic_fetch_add(&bus->log_lines, 1) < LOG_LINES_MAX;
 }
 
-/* Returns true if librdkafka reports a failed connection. librdkafka repeats such reports
- * endlessly, and the watcher already logs the failure. */
+/* Returns true if log lines of this facility report a failed connection. librdkafka repeats such
+ * lines endlessly, and the watcher already logs the failure. */
 static bool is_about_connections(const char *facility)
 {
 	return !strcmp(facility, "FAIL") || !strcmp(facility, "ERROR");
@@ -71,8 +72,8 @@ static void write_log(const rd_kafka_t *rk, int level, const char *facility, con
 
 /* ---- configuration ------------------------------------------------------------------------ */
 
-/* Sets an option. Does not use librdkafka's own error message, because the message may repeat a
- * secret value. */
+/* Sets an option. On failure returns false and writes the reason to `why`. The reason is not
+ * librdkafka's own error message, because that message may repeat a secret value. */
 static bool set(rd_kafka_conf_t *conf, const char *name, const char *value, char *why, size_t size)
 {
 	char ignored[256];

@@ -1,45 +1,46 @@
 /*
- * Records how far a consumer has read in each of its partitions, and detects that Kafka has lost
- * the end of a log.
+ * Records the position of a consumer's group in each of its partitions (how far the group has
+ * read), and detects that Kafka has lost the end of a log.
  *
  * An offset does not identify a message for ever. A broker that has lost the end of its log
  * (because its disk was restored from a backup, or a replica that lagged behind became the leader)
  * reuses the offsets of the lost messages for new ones. A consumer that had read further would
  * mistake the new messages for ones that it has read. Leader epochs exist to detect this, but
- * librdkafka 2.0 does not compare them. Therefore a place is the offset of the last message read
- * together with that message's name, which contains a digest; the name is committed as the offset's
- * metadata. Whenever the log may have changed, the consumer goes back by one message, and must find
- * the message of the place before it takes newer ones.
+ * librdkafka 2.0 does not compare them. Therefore a position consists of the offset of the last
+ * message read and that message's name, which contains a digest; the consumer commits the name as
+ * the offset's metadata. Whenever the log may have changed, the consumer goes back by one message,
+ * and must find the position's message again before it takes newer ones.
  *
  *   state     event                                                      next
  *   any       the partition is assigned                                  UNREAD
- *   UNREAD    the offset that the group committed was read               DOUBTED
- *   DOUBTED   the log still reaches beyond the place's message           FOUND
- *             the log ends before that message                           LOST
- *   FOUND     the partition was set back to that message                 AWAITED
- *             no message was ever read: set to the beginning             SURE
- *   AWAITED   that message arrives, or a newer one                       SURE
+ *   UNREAD    Kafka has returned the offset that the group committed     DOUBTED
+ *   DOUBTED   the log still reaches beyond the position's message        FOUND
+ *             the log ends before the position's message                 LOST
+ *   FOUND     the partition was set back to the position's message       AWAITED
+ *             nothing was ever read: the partition was set to its start  SURE
+ *   AWAITED   the position's message arrives, or a newer one             SURE
  *             another message has its offset, or an older one arrives    LOST
- *   SURE      a message arrives that is not newer than the place's       LOST
- *   LOST      the place was moved to a day before that message           FOUND
+ *   SURE      a message arrives that is not newer than the position's    LOST
+ *   LOST      the position was moved to a day before its message         FOUND
  *   FOUND,    a connection was closed, or a message arrives from         DOUBTED
  *   AWAITED,  another broker
  *   SURE
  *
- * Each partition is settled separately, so a partition without a leader does not delay the others.
+ * A position is settled once it is AWAITED or SURE. Each position is settled separately, so a
+ * partition without a leader does not delay the others.
  *
  * If a newer message than the awaited one arrives, retention has deleted the awaited message. An
  * older message arrives if the log has become shorter in the meantime: librdkafka then starts at
  * the beginning (auto.offset.reset).
  *
  * A leader loses messages only when it restarts, which closes its connections, or when another
- * broker takes its place. Failed connection attempts do not count; otherwise a broker that is away
- * would disturb the consumers of all other brokers.
+ * broker becomes the leader. A failed connection attempt does not count as a closed connection;
+ * otherwise a broker that is away would disturb the consumers of all other brokers.
  *
- * After a loss, the consumer reads again from a day before the place's message, and recognises the
- * messages that it has already handled. A day is enough: messages published after the loss are
- * newer than the lost ones, apart from differences between the publishers' clocks. If the time of
- * the place's message is unknown or too long ago, the consumer goes back 29 days, because it can
+ * After a loss, the consumer reads again from a day before the position's message, and recognises
+ * the messages that it has already handled. A day is enough: messages published after the loss are
+ * newer than the lost ones, apart from differences between the producers' clocks. If the time of
+ * the position's message is unknown or too long ago, the consumer goes back 29 days, because it can
  * recognise the messages of the last 30 days. Messages that retention has deleted do not count as
  * lost.
  */
@@ -61,7 +62,7 @@
 #define BACK_MS DAY_MS
 #define BACK_MAX_MS (29 * DAY_MS)
 
-/* If an attempt leaves places unsettled, the pause before the next attempt is as long as the
+/* If an attempt leaves positions unsettled, the pause before the next attempt is as long as the
  * attempt took, but at least this long. Meanwhile the consumer reads the settled partitions. */
 #define PAUSE_MIN_NS (200 * NS_PER_MS)
 
@@ -120,7 +121,7 @@ void kafka_places_watch(rd_kafka_conf_t *conf)
 	rd_kafka_conf_set_closesocket_cb(conf, close_socket);
 }
 
-/* ---- all places -------------------------------------------------------------------------- */
+/* ---- all positions ----------------------------------------------------------------------- */
 
 void kafka_places_release(struct kafka_places *places)
 {
@@ -189,7 +190,7 @@ static void doubt(struct kafka_places *places, struct kafka_place *place)
 }
 
 /*
- * Marks all places as DOUBTED if a connection was closed. librdkafka opens a new connection only
+ * Marks all positions as DOUBTED if a connection was closed. librdkafka opens a new connection only
  * after closing the old one, so no message from the new connection can have been taken before this
  * check.
  */
@@ -213,7 +214,7 @@ static void note_commit(struct kafka_place *place, const rd_kafka_topic_partitio
 		place->name[committed->metadata_size] = '\0';
 	}
 	if (time_in(place->name) == 0)
-		place->name[0] = '\0'; /* committed by another program, or by an operator */
+		place->name[0] = '\0'; /* the commit is from another program or an operator */
 }
 
 static void read_commits(
@@ -243,8 +244,8 @@ static void lose(struct kafka_places *places, struct kafka_client *client,
 	places->retry_ns = 0;
 }
 
-/* Sets the leader of each place, or -1 if the cluster does not answer or the partition has no
- * leader. */
+/* Sets the `leader` of each position to the broker that leads the partition, or to -1 if the
+ * cluster does not answer or the partition has no leader. */
 static void find_leaders(
 	struct kafka_places *places, struct kafka_client *client, const char *topic)
 {
@@ -270,8 +271,8 @@ static void find_leaders(
 		rd_kafka_topic_destroy(handle);
 }
 
-/* Compares the places with the ends of their logs. A place at or beyond the end is lost: no message
- * will arrive whose name could be compared. */
+/* Compares positions with the ends of their logs. A position at or beyond the end is LOST: no
+ * message will arrive whose name could be compared. */
 static void take_ends(struct kafka_places *places, struct kafka_client *client, const char *topic,
 	const rd_kafka_topic_partition_list_t *ends)
 {
@@ -288,9 +289,9 @@ static void take_ends(struct kafka_places *places, struct kafka_client *client, 
 }
 
 /*
- * Reads the ends of all DOUBTED partitions that this broker leads. librdkafka answers a request for
- * several partitions only as a whole, so if a request included another broker that is away, no
- * partition would get an answer.
+ * Compares each DOUBTED position with the end of its log, for the partitions that the broker
+ * `leader` leads. librdkafka answers a request for several partitions only as a whole: if a request
+ * included a partition of another broker that is away, no partition would get an answer.
  */
 static void compare_ends_at(
 	struct kafka_places *places, struct kafka_client *client, const char *topic, int32_t leader)
@@ -303,7 +304,7 @@ static void compare_ends_at(
 
 		if (place->state != KAFKA_PLACE_DOUBTED || place->leader != leader)
 			continue;
-		place->leader = -1; /* so that compare_ends() asks only once */
+		place->leader = -1; /* so that compare_ends() does not ask again */
 		rd_kafka_topic_partition_list_add(ends, topic, place->partition)->offset =
 			RD_KAFKA_OFFSET_END;
 	}
@@ -327,9 +328,9 @@ static void compare_ends(
 }
 
 /*
- * Sets `*offset` to the first message that is not older than `time_ms`. If all messages are older,
- * sets it to the end that the log had before the search, so that messages added during the search
- * are not skipped.
+ * Sets `*offset` to the offset of the first message that is not older than `time_ms`. If all
+ * messages are older, sets `*offset` to the end that the log had before the search, so that
+ * messages added during the search are not skipped. Returns false if Kafka does not answer.
  */
 static bool find_time(struct kafka_client *client, const char *topic, int32_t partition,
 	int64_t time_ms, int64_t *offset)
@@ -360,7 +361,7 @@ static int64_t time_to_go_back_to(const struct kafka_place *place)
 	return time_ms > oldest_ms ? time_ms : oldest_ms;
 }
 
-/* Moves each LOST place to the message before the first one that must be read again. */
+/* Moves each LOST position to just before the first message that must be read again. */
 static void go_back(struct kafka_places *places, struct kafka_client *client, const char *topic)
 {
 	for (size_t i = 0; i < places->count; i++) {
@@ -419,7 +420,7 @@ bool kafka_places_settle(
 
 /* ---- taking ------------------------------------------------------------------------------ */
 
-/* Returns false if this message shows that Kafka has lost messages. The place is AWAITED or
+/* Returns false if this message shows that Kafka has lost messages. The position must be AWAITED or
  * SURE. */
 static bool is_expected(const struct kafka_place *place, const rd_kafka_message_t *message)
 {

@@ -7,7 +7,7 @@
  * report is not certain.
  *
  * Several publishes may be under way in one client, which keeps their order. librdkafka can only
- * purge all of them at once, so they all end at the earliest of their deadlines.
+ * purge the messages of all publishes at once, so all publishes end at the earliest deadline.
  *
  * The client is replaced after a fatal error, and if the fate of a purged message is unknown: an
  * idempotent producer numbers its messages, and the broker and the client may then disagree about
@@ -50,7 +50,7 @@ static const struct kafka_setting settings[] = {
 	{"linger.ms", "0.5"},
 	{"retry.backoff.ms", "50"},
 	{"message.timeout.ms", "30000"},
-	/* a topic that was missing may exist by now */
+	/* how soon the client notices that a missing topic was created */
 	{"topic.metadata.refresh.interval.ms", "10000"},
 	{"request.timeout.ms", "10000"},
 	{"message.max.bytes", "2097152"},
@@ -114,7 +114,7 @@ static void add_header(rd_kafka_headers_t *headers, struct slice name, struct sl
 	rd_kafka_resp_err_t err = rd_kafka_header_add(headers, name.len ? name.data : "",
 		(ssize_t)name.len, value.len ? value.data : "", (ssize_t)value.len);
 
-	assert(err == RD_KAFKA_RESP_ERR_NO_ERROR); /* it fails only for read-only headers */
+	assert(err == RD_KAFKA_RESP_ERR_NO_ERROR); /* adding fails only for read-only headers */
 }
 
 static rd_kafka_headers_t *make_headers(const struct bus_message *message)
@@ -130,8 +130,8 @@ static rd_kafka_headers_t *make_headers(const struct bus_message *message)
 	return headers;
 }
 
-/* A null key makes librdkafka choose a random partition. An empty value must not become a null
- * value. */
+/* Passes a message to librdkafka. An empty key becomes a null key, which makes librdkafka choose a
+ * random partition. An empty value stays empty, because to Kafka a null value is not the same. */
 static rd_kafka_resp_err_t enqueue(
 	struct kafka_producer *producer, const char *topic, struct bus_message *message)
 {
@@ -156,14 +156,15 @@ static rd_kafka_resp_err_t enqueue(
 		return RD_KAFKA_RESP_ERR_NO_ERROR;
 	code = rd_kafka_error_code(error);
 	rd_kafka_error_destroy(error);
-	rd_kafka_headers_destroy(headers); /* librdkafka owns them only if it accepts the message */
+	/* librdkafka takes ownership of the headers only if it accepts the message */
+	rd_kafka_headers_destroy(headers);
 	return code;
 }
 
 /* ---- reports ----------------------------------------------------------------------------- */
 
-/* Returns the fate of a message. The error UNKNOWN means that the broker itself does not know
- * whether it has the message. */
+/* Returns the fate of the message to which the delivery report belongs. RD_KAFKA_RESP_ERR_UNKNOWN
+ * means that the broker itself does not know whether it has the message. */
 static enum bus_fate fate_of(const rd_kafka_message_t *report)
 {
 	switch (rd_kafka_message_status(report)) {
@@ -176,7 +177,8 @@ static enum bus_fate fate_of(const rd_kafka_message_t *report)
 	}
 }
 
-/* Returns true if a message that is NOT_PERSISTED was never sent to a broker. */
+/* Returns true if this error of a NOT_PERSISTED message means that the message was never sent to a
+ * broker. */
 static bool is_untried(rd_kafka_resp_err_t err)
 {
 	return err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT || err == RD_KAFKA_RESP_ERR__PURGE_QUEUE ||
@@ -239,9 +241,9 @@ static void send_one(struct kafka_producer *producer, struct bus_message *messag
 
 /*
  * Purges all messages that have no report yet, and waits until librdkafka's threads have dropped
- * them: a thread that purged later would drop messages of the next publish. But while no broker
- * responds, a thread may be stuck in a name look-up; in that case, this does not wait, and marks
- * the client for replacement.
+ * these messages. Otherwise a thread that purged later would drop messages of the next publish.
+ * While the bus is down, a thread of librdkafka may be stuck in a DNS look-up. Therefore purge()
+ * does not wait for the threads then, and marks the client for replacement.
  */
 static void purge(struct kafka_producer *producer)
 {
@@ -262,7 +264,7 @@ static void replace_client(struct kafka_producer *producer)
 	retire_client(producer);
 	/* opened now, so that the new client is connected when the next publish needs it */
 	opened = open_client(producer);
-	(void)opened; /* the next publish retries */
+	(void)opened; /* after a failure, the next publish tries again to open a client */
 }
 
 /* ---- publishing -------------------------------------------------------------------------- */
@@ -276,8 +278,8 @@ static bool is_under_way(const struct begun *begun)
 	return false;
 }
 
-/* Removes publishes whose messages all have a fate from `begun`. If nothing is under way and the
- * client is lost or broken, replaces it. */
+/* Removes from `begun` the publishes of which no message is UNDER_WAY any more. Replaces a lost or
+ * broken client once no message at all is UNDER_WAY. */
 static void forget_decided(struct kafka_producer *producer)
 {
 	size_t kept = 0;
@@ -309,7 +311,7 @@ static int64_t first_deadline_ns(const struct kafka_producer *producer)
 	return first_ns;
 }
 
-/* Purges all messages. Messages that still have no report get the fate UNKNOWN. */
+/* Purges all messages that are UNDER_WAY. If one has no report even then, its fate is UNKNOWN. */
 static void give_up(struct kafka_producer *producer)
 {
 	purge(producer);
@@ -425,6 +427,6 @@ struct producer *kafka_producer_open(struct bus *base)
 	pthread_mutex_init(&producer->lock, NULL);
 	atomic_fetch_add(&producer->bus->users, 1);
 	opened = open_client(producer);
-	(void)opened; /* publish() retries */
+	(void)opened; /* after a failure, the first publish tries again to open a client */
 	return &producer->base;
 }

@@ -1,7 +1,7 @@
 /*
- * The watcher: a thread with its own client that keeps requesting the cluster's metadata. It is the
- * circuit breaker of the bus. librdkafka alone is not enough: it reports immediately that the last
- * broker is gone, but not that a broker is back, and it does not detect a hanging broker.
+ * The watcher is a thread with its own client that keeps requesting the cluster's metadata. It is
+ * the circuit breaker of the bus. librdkafka alone is not enough: it reports immediately that the
+ * last broker is gone, but not that a broker is back, and it does not detect a hanging broker.
  *
  *   state   event                                               next
  *   down    the cluster responds and its topics exist           up
@@ -24,8 +24,8 @@
 #define LEADER_PAUSE_MS 10
 #define CONNECT_NS (2 * NS_PER_S)
 
-/* Twice Kafka's default, so that a dead letter also fits: it is a message with additional
- * headers. */
+/* Twice Kafka's default, so that a dead letter also fits: a dead letter is a message with
+ * additional headers. */
 #define MESSAGE_BYTES_MAX "2097152"
 
 /* ---- up and down ------------------------------------------------------------------------- */
@@ -59,7 +59,8 @@ static rd_kafka_resp_err_t probe(struct kafka_bus *bus)
 	return err;
 }
 
-/* Waits at most `timeout_ms` for an event of the client. */
+/* Waits at most `timeout_ms` for an event of the watcher's client. Marks the bus as down if the
+ * event says that all brokers are down. */
 static void wait_for_news(struct kafka_bus *bus, int timeout_ms)
 {
 	rd_kafka_event_t *event = rd_kafka_queue_poll(bus->news, timeout_ms);
@@ -111,7 +112,7 @@ static size_t list_missing(struct kafka_bus *bus, const struct rd_kafka_metadata
 	return count;
 }
 
-/* Requests the metadata of a topic. Brokers that create topics on demand then create it. */
+/* Requests the metadata of a topic. Brokers that create topics on demand then create the topic. */
 static void request_topic(struct kafka_bus *bus, const char *name)
 {
 	rd_kafka_topic_t *topic = rd_kafka_topic_new(bus->watch.rk, name, NULL);
@@ -128,10 +129,10 @@ static void request_topic(struct kafka_bus *bus, const char *name)
 /*
  * Waits at most CREATE_TIMEOUT_MS until the leader of each partition of a new topic responds.
  *
- * A broker becomes the leader of a new partition a moment before it accepts messages for it. If a
- * producer published at that moment, the broker would refuse its first messages and accept the next
- * ones; the client would then send the first ones again, after the others. Therefore no producer
- * publishes before every leader has responded.
+ * A broker becomes the leader of a new partition a moment before it accepts messages for that
+ * partition. If a producer published at that moment, the broker would refuse the first messages and
+ * accept the next ones; the client would then send the first messages again, out of order.
+ * Therefore no producer publishes before every leader has responded.
  */
 static void await_leaders(struct kafka_bus *bus, const char *name)
 {
@@ -193,8 +194,8 @@ static bool has_controller(struct kafka_bus *bus, const struct rd_kafka_metadata
 	return controller < 0; /* the controller is not known yet, but there will be one */
 }
 
-/* Returns false if the request failed and must be repeated. A cluster that refuses to create a
- * topic is not asked again. */
+/* Asks the cluster to create the topics. Returns false if the request failed and must be repeated.
+ * Returns true even if the cluster refuses to create a topic, so that it is not asked again. */
 static bool create(struct kafka_bus *bus, rd_kafka_NewTopic_t **topics, size_t count)
 {
 	rd_kafka_queue_t *queue = rd_kafka_queue_new(bus->watch.rk);
@@ -244,8 +245,10 @@ static bool create_topics(struct kafka_bus *bus)
 }
 
 /*
- * Returns true if the topics exist. Creates missing topics once. Consumers wait for the topics,
- * because a consumer that subscribes too early looks for its topic again only minutes later.
+ * Creates the missing topics, unless an earlier call has done so. Returns false if that failed; the
+ * next call then tries again. Returns true even if the cluster has refused to create a topic.
+ * Consumers wait until the topics exist, because a consumer that subscribes too early looks for its
+ * topic again only minutes later.
  */
 static bool has_topics(struct kafka_bus *bus)
 {
@@ -292,8 +295,8 @@ void kafka_watcher_retire(struct kafka_bus *bus, struct kafka_client *client)
 
 /* ---- the thread -------------------------------------------------------------------------- */
 
-/* Returns true if the client may still be connecting for the first time. Until it has had time for
- * that, the watcher does not log that the cluster is unreachable. */
+/* Returns true if the client may still be connecting for the first time. During that time the
+ * watcher does not log that the cluster is unreachable. */
 static bool is_connecting(const struct kafka_bus *bus)
 {
 	return !bus->has_logged_state &&

@@ -4,9 +4,9 @@
  * publish() runs as work of the leader (local_work.c), so it needs no thread of its own and shares
  * a transaction with all other waiting work. Expired messages are all deleted at start, and later
  * in small chunks while publishing, so that no call is delayed by a large clean-up. Acknowledged
- * messages are deleted in chunks while others are acknowledged or a consumer finds nothing to
- * fetch. All of them are deleted at start and at the end, so a stopped bus keeps no message that
- * every group has received.
+ * messages are deleted in chunks while other messages are acknowledged or a consumer finds nothing
+ * to fetch. All acknowledged messages are deleted when the bus starts and when it is freed, so a
+ * stopped bus keeps no message that every group has received.
  *
  * Invariant: `channels` and `declared` have the same order and length.
  */

@@ -5,9 +5,9 @@
  * first returns the unacknowledged messages of the previous fetch to the group, because the caller
  * can no longer acknowledge them.
  *
- * Fetching, acknowledging, joining and recording skipped messages are four kinds of work for the
- * leader (local_work.c). Invariant: of the `in_hand_count` offsets in `in_hand`, the first `acked`
- * are acknowledged; the others are TAKEN by this consumer in the group's window.
+ * The leader (local_work.c) does a consumer's work: it joins, fetches, acknowledges, trims and
+ * records skipped messages. Invariant: of the `in_hand_count` offsets in `in_hand`, the first
+ * `acked` are acknowledged; the others are TAKEN by this consumer in the group's window.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -26,10 +26,10 @@ struct local_consumer {
 	struct local_group *group;
 	struct arena arena; /* holds the deliveries of the last fetch */
 
-	int64_t *in_hand; /* offsets of the last fetch */
+	int64_t *in_hand; /* the offsets of the messages that the last fetch returned */
 	size_t in_hand_size;
 	size_t in_hand_count;
-	size_t acked; /* how many of these offsets are acknowledged, counted from the first */
+	size_t acked; /* how many messages of the last fetch are acknowledged */
 
 	bool woken; /* guarded by the bus's lock */
 };
@@ -54,8 +54,8 @@ static int run_join(struct local_bus *bus, struct local_work *base)
 	return local_messages_join(bus, ((struct join_work *)base)->group);
 }
 
-/* If the transaction did not commit, marks the group as not joined: the row that run_join() read
- * may not exist. */
+/* If the transaction did not commit, marks the group as not joined: the row that run_join() created
+ * may have been undone. */
 static void settle_join(struct local_bus *bus, struct local_work *base, enum local_outcome outcome)
 {
 	struct local_group *group = ((struct join_work *)base)->group;
@@ -128,8 +128,8 @@ static size_t delivery_size(const struct bus_delivery *delivery)
 	return delivery->value.len + delivery->key.len;
 }
 
-/* Marks a message that is no longer in the file as acknowledged: an acknowledgement whose outcome
- * was unknown has in fact committed. */
+/* Marks a message that is no longer in the file as acknowledged: an earlier acknowledgement, whose
+ * outcome was unknown, has in fact committed. */
 static void skip_missing(struct local_consumer *consumer, int64_t offset)
 {
 	pthread_mutex_lock(&consumer->bus->lock);
@@ -138,8 +138,8 @@ static void skip_missing(struct local_consumer *consumer, int64_t offset)
 }
 
 /*
- * Reads the first `taken` messages whose offsets are in `in_hand`. Gives back messages beyond
- * FETCH_BYTES_MAX and, after a failure, the messages that it could not read.
+ * Reads the messages of the first `taken` offsets in `in_hand`. Stops at FETCH_BYTES_MAX or at a
+ * failure, and then returns the unread messages to the group.
  */
 static int read_taken(struct fetch_work *work, size_t taken)
 {
@@ -253,7 +253,7 @@ static void settle_skip(struct local_bus *bus, struct local_work *base, enum loc
 	struct skip_work *work = (struct skip_work *)base;
 
 	(void)bus;
-	/* If the group has skipped fewer messages, another member has already recorded these. */
+	/* If the group's count is smaller now, another member has already recorded these skips. */
 	if (outcome == LOCAL_DONE && work->group->skipped >= work->skipped)
 		work->group->skipped -= work->skipped;
 }
@@ -287,7 +287,8 @@ static void make_room(struct local_consumer *consumer, size_t max)
 	consumer->in_hand_size = max;
 }
 
-/* Returns false if the file cannot be used now. */
+/* Fetches the messages that are there, without waiting. Returns false if the file cannot be used
+ * now. */
 static bool try_fetch(struct local_consumer *consumer, struct fetch_work *work)
 {
 	consumer->in_hand_count = 0;
@@ -301,8 +302,8 @@ static bool try_fetch(struct local_consumer *consumer, struct fetch_work *work)
 }
 
 /*
- * Waits until `changes` of the channel differs from `seen`. Returns false at `until_ns`, or when
- * the consumer is woken. The caller holds the lock.
+ * Waits until the channel's `changes` differs from `seen`, and then returns true. Returns false at
+ * monotonic time `until_ns`, or when the consumer is woken. The caller holds the lock.
  */
 static bool wait_for_more(struct local_consumer *consumer, uint64_t seen, int64_t until_ns)
 {

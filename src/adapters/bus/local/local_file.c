@@ -1,7 +1,7 @@
 /*
- * The queue's SQLite file. The adapter has only one connection to it, which locks the file
- * exclusively; with that lock, SQLite keeps the index of the write-ahead log in this process's
- * memory.
+ * Opens and closes the SQLite file of the queue. The adapter has only one connection to the file,
+ * and that connection locks it exclusively; with that lock, SQLite keeps the index of the
+ * write-ahead log in this process's memory.
  *
  * After an I/O error the kernel's page cache may show data that the disk does not have, because a
  * failed fsync is reported only once. Therefore the file is closed and reopened before the next

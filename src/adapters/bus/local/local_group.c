@@ -4,8 +4,9 @@
  * can share a group and messages with the same key still keep their order.
  *
  * Invariants: offsets grow along the window. Every message before the window is acknowledged or
- * skipped; no message after it has been read. All TAKEN messages of one slot belong to one
- * consumer, slots[].holder, and slots[].count is their number.
+ * skipped; no message after it has been read. The hash of a message's key selects one of the
+ * group's `slots`. All TAKEN messages of one slot belong to one consumer, slots[].holder, and
+ * slots[].count is their number.
  */
 #include <stdlib.h>
 
@@ -99,8 +100,8 @@ static size_t scan_limit(const struct local_group *group, size_t missing)
 	return limit < room ? limit : room;
 }
 
-/* Loops, because a scan may find only messages that are skipped or whose keys other consumers
- * hold. */
+/* Loops, because the consumer may be able to take none of the messages that a scan finds: the group
+ * does not want them, or another consumer holds messages with the same keys. */
 int local_group_read_ahead(struct local_bus *bus, struct local_group *group,
 	const struct local_consumer *consumer, size_t wanted)
 {

@@ -4,13 +4,15 @@
  *   file       the SQLite file: opening, checkpoints, reopening after an error
  *   work       combines the work of several threads on the file into one transaction
  *   messages   the SQL: messages, groups, positions, retention
- *   group      the messages that a group has read ahead, and which consumer holds each
+ *   group      the messages that were read ahead for a group, and which consumer holds which of
+ *              these messages
  *   consumer   the port's functions for consumers
  *   bus        the port's other functions
  *
  * A single connection reads and writes, so no statement ever finds the file busy. The connection
- * belongs to the leader, the thread that currently does the work of all threads (local_work.c).
- * bus->lock guards everything else and is never held during I/O.
+ * belongs to the leader, the thread that currently does the work of all threads (local_work.c). The
+ * work that the leader does at once is called a round of work. bus->lock guards everything else and
+ * is never held during I/O. Functions that return int return a result code of SQLite.
  */
 #ifndef QUIPU_ADAPTERS_BUS_LOCAL_LOCAL_INTERNAL_H
 #define QUIPU_ADAPTERS_BUS_LOCAL_LOCAL_INTERNAL_H
@@ -37,19 +39,19 @@ struct local_file {
 
 /*
  * Opens the file, locks it for this process, and copies the rest of the write-ahead log into the
- * database. `flags` may be SQLITE_OPEN_CREATE. On failure the file stays closed.
+ * database. `flags` is 0 or SQLITE_OPEN_CREATE. On failure the file stays closed.
  */
 QP_MUST_CHECK int local_file_open(struct local_file *file, int flags);
 
 /* Does nothing if the file is not open. */
 void local_file_close(struct local_file *file);
 
-/* Call it before each use. Reopens the file if an error has left its state unknown, and runs a
- * checkpoint if one is due. */
+/* Prepares the file for its next use. Opens or reopens it if it is closed or an error has left its
+ * state unknown, and runs a checkpoint if one is due. */
 QP_MUST_CHECK int local_file_prepare(struct local_file *file);
 
-/* Rolls back an open transaction. Marks the file as in doubt if `rc` requires it or if the rollback
- * fails. */
+/* Rolls back the transaction, if one is open. Sets `in_doubt` if the error `rc` leaves the file's
+ * state unknown or if the rollback fails. */
 void local_file_undo(struct local_file *file, int rc);
 
 /* ---- the bus ----------------------------------------------------------------------------- */
@@ -60,7 +62,7 @@ struct local_group;
 struct local_channel {
 	const char *name;
 	const struct bus_channel *declared;
-	int64_t id; /* of the channel in the file */
+	int64_t id; /* the channel's id in the file */
 	/* guarded by the bus's lock; increases when a fetch may find more messages */
 	uint64_t changes;
 	pthread_cond_t changed; /* signalled when `changes` increases or a consumer is woken */
@@ -76,7 +78,7 @@ struct local_bus {
 	size_t channel_count;
 	/* when to look for expired messages again; used only by the leader */
 	int64_t next_expiry_ns;
-	struct arena scratch; /* used only by the leader; reset after each round */
+	struct arena scratch; /* used only by the leader; reset after each round of work */
 
 	pthread_mutex_t lock; /* guards the members below */
 	pthread_cond_t worked;
@@ -87,7 +89,7 @@ struct local_bus {
 	size_t users; /* open producers and consumers */
 
 	_Atomic bool started;
-	_Atomic int64_t failed_at_ns; /* steady time of the last failure; 0 while the file works */
+	_Atomic int64_t failed_at_ns; /* monotonic time of the last failure; 0 if the file works */
 };
 
 /* Casts, and aborts if `base` is not a local bus. */
@@ -110,12 +112,12 @@ enum local_outcome {
 
 /* A piece of work on the file. Embed it as the first member of a struct with the details. */
 struct local_work {
-	/* true: runs in the round's transaction; false: only reads, before that transaction */
+	/* true: runs in the leader's transaction; false: only reads, before that transaction */
 	bool writes;
 
 	/*
-	 * Called by the leader without the lock. Any result other than SQLITE_OK undoes all writes
-	 * of the round.
+	 * Does the work. The leader calls this without the lock. If the result is not SQLITE_OK,
+	 * nothing that the same round of work writes is committed.
 	 */
 	int (*run)(struct local_bus *bus, struct local_work *work);
 
@@ -123,7 +125,8 @@ struct local_work {
 	void (*settle)(struct local_bus *bus, struct local_work *work, enum local_outcome outcome);
 
 	enum local_outcome outcome;
-	bool taken; /* by a leader; the thread that queued the work must now wait for the outcome */
+	/* a leader has taken the work; the thread that queued it must now wait for the outcome */
+	bool taken;
 	bool done;
 	struct local_work *next;
 };
@@ -131,7 +134,7 @@ struct local_work {
 /*
  * Does the work, together with the work of other threads, and blocks until its outcome is known.
  * The caller must not hold the lock. Returns LOCAL_TOO_LATE if no leader has taken the work by
- * steady time `until_ns`.
+ * monotonic time `until_ns`.
  */
 enum local_outcome local_work_do(struct local_bus *bus, struct local_work *work, int64_t until_ns);
 
@@ -152,8 +155,8 @@ QP_MUST_CHECK int local_messages_read(
 	struct local_bus *bus, int64_t offset, struct arena *arena, struct bus_delivery *delivery);
 
 /*
- * Reads up to `limit` messages after the group's head. Appends to the window the messages that the
- * group wants, and skips the others. Sets `found` to the number of messages read.
+ * Reads up to `limit` messages after `group->head`. Appends to the group's window the messages that
+ * the group wants, and skips the others. Sets `*found` to the number of messages read.
  */
 QP_MUST_CHECK int local_messages_scan(
 	struct local_bus *bus, struct local_group *group, size_t limit, size_t *found);
@@ -172,11 +175,12 @@ QP_MUST_CHECK int local_messages_move(
 QP_MUST_CHECK int local_messages_mark(
 	struct local_bus *bus, const struct local_group *group, int64_t offset);
 
+#define LOCAL_TRIM_CHUNK 1024
+
 /*
  * Deletes up to LOCAL_TRIM_CHUNK messages that every group of the channel has acknowledged. Runs in
  * the current transaction, or in its own if there is none.
  */
-#define LOCAL_TRIM_CHUNK 1024
 QP_MUST_CHECK int local_messages_trim(
 	struct local_bus *bus, const struct local_channel *channel, int *deleted);
 
@@ -222,7 +226,7 @@ struct local_group {
 	size_t members;
 	struct local_group *next;
 
-	int64_t id;     /* of the group in the file; 0 until the group has joined */
+	int64_t id;     /* the group's id in the file; 0 until the group has joined */
 	int64_t head;   /* every message up to here is skipped, acknowledged or in the window */
 	size_t skipped; /* how many skipped messages the file does not record yet */
 
@@ -231,7 +235,7 @@ struct local_group {
 	size_t first;
 	size_t count;
 
-	/* For each slot: the consumer that holds its messages, and their number. */
+	/* For each slot: which consumer holds messages of that slot, and how many. */
 	struct {
 		const struct local_consumer *holder;
 		size_t count;
@@ -268,10 +272,13 @@ size_t local_group_room(const struct local_group *group);
 size_t local_group_takeable(
 	const struct local_group *group, const struct local_consumer *consumer, size_t wanted);
 
-/* Takes up to `max` messages for the consumer, in order. Returns how many it took. */
+/* Takes up to `max` messages for the consumer, in order. Writes their offsets to `offsets` and
+ * returns their number. */
 size_t local_group_take(struct local_group *group, const struct local_consumer *consumer,
 	int64_t *offsets, size_t max);
 
+/* local_group_give_back() marks the TAKEN message at `offset` as FREE, and
+ * local_group_acknowledge() marks it as ACKED. */
 void local_group_give_back(struct local_group *group, int64_t offset);
 void local_group_acknowledge(struct local_group *group, int64_t offset);
 

@@ -1,6 +1,6 @@
 /*
- * The tables and the SQL. A message is looked up by its offset, which is the row's id and never
- * reused, or by channel and offset through the only index.
+ * Contains the tables and the SQL of the local bus. A message is looked up by its offset, which is
+ * the row's id and never reused, or by channel and offset through the only index.
  *
  * A group's progress consists of a position, up to which everything is acknowledged, and a row for
  * each later offset that is already acknowledged. Therefore acknowledgements of later messages are
@@ -129,8 +129,7 @@ bool local_messages_prepare(struct local_bus *bus, char *why, size_t size)
 	return false;
 }
 
-/* ---- headers: length and bytes of each name, then length and bytes of its value
- * ------------------ */
+/* ---- headers: each is the length and bytes of its name, then of its value ------------------ */
 
 static void pack(struct buffer *out, struct slice bytes)
 {
@@ -177,8 +176,8 @@ static void unpack_headers(struct slice packed, struct bus_delivery *delivery)
 
 /* ---- messages ---------------------------------------------------------------------------- */
 
-/* Replaces the data of an empty slice, which may be a null pointer, because SQLite would store that
- * as NULL. */
+/* Binds an empty string instead of an empty slice: the slice's data may be a null pointer, which
+ * SQLite would store as NULL. */
 static void bind_blob(sqlite3_stmt *stmt, int index, struct slice bytes)
 {
 	sqlite3_bind_blob64(stmt, index, bytes.len ? bytes.data : "", bytes.len, SQLITE_STATIC);
@@ -230,7 +229,8 @@ int local_messages_read(
 	return rc == SQLITE_ROW ? SQLITE_OK : rc;
 }
 
-/* The caller holds the lock. */
+/* Appends the message in the current row to the group's window, or skips it if the group does not
+ * want it. The caller holds the lock. */
 static void append_or_skip(struct local_group *group, sqlite3_stmt *stmt)
 {
 	int64_t offset = sqlite3_column_int64(stmt, 0);

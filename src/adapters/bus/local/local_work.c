@@ -1,8 +1,9 @@
 /*
  * Combines the work of several threads. A thread queues its work. If no other thread is using the
- * file, this thread becomes the leader: it takes the whole queue, runs the reads, then runs all
- * writes in ONE transaction, and wakes the other threads. A hundred publishers need only one fsync,
- * and a thread waits at most for the current round and for the round with its own work.
+ * file, this thread becomes the leader and does a round of work: it takes the whole queue, runs the
+ * reads, then runs all writes in ONE transaction, and wakes the other threads. A hundred threads
+ * that publish need only one fsync, and a thread waits at most for the current round of work and
+ * for the next round, which includes its own work.
  *
  * Invariants: there is at most one leader (`led`), and only the leader uses the file. Work that a
  * leader has taken always gets an outcome; the thread that queued the work waits for it, even past
@@ -38,7 +39,7 @@ static void note_success(struct local_bus *bus)
 	log_line(LOG_INFO, "bus", "%s: the local queue works again", bus->base.name);
 }
 
-/* ---- a round ----------------------------------------------------------------------------- */
+/* ---- a round of work --------------------------------------------------------------------- */
 
 static int run_reads(struct local_bus *bus, struct local_work *works)
 {
@@ -68,9 +69,9 @@ static int run_writes(struct local_bus *bus, struct local_work *works)
 }
 
 /*
- * If SQLite returns BUSY, it has written nothing, so nothing was committed. After any other failure
- * the outcome is unknown: the whole transaction may be in the write-ahead log, and recovery would
- * then apply it.
+ * Commits the transaction. If SQLite returns BUSY, it has written nothing, so nothing was committed
+ * and `*outcome` stays unchanged. After any other failure the outcome is unknown: the whole
+ * transaction may be in the write-ahead log, and recovery would then apply it.
  */
 static int commit(struct local_bus *bus, enum local_outcome *outcome)
 {
@@ -113,7 +114,9 @@ static bool any_writes(const struct local_work *works)
 	return works;
 }
 
-/* Work that the round does not reach keeps the outcome FAILED, which take_all() has set. */
+/* Runs the reads of a round of work, and then its writes, until one fails. Work that has not run
+ * keeps the outcome FAILED, which take_all() has set. If a write fails, all writes of
+ * the round are FAILED. */
 static void run_round(struct local_bus *bus, struct local_work *works)
 {
 	int rc = local_file_prepare(&bus->file);
@@ -155,7 +158,8 @@ static void leave_queue(struct local_bus *bus, struct local_work *work)
 		bus->queue_last = link;
 }
 
-/* The caller holds the lock, which is released while the round runs. */
+/* Does all queued work as the leader. The caller holds the lock, which is released while the work
+ * runs. */
 static void lead(struct local_bus *bus)
 {
 	struct local_work *works = take_all(bus);
@@ -165,7 +169,7 @@ static void lead(struct local_bus *bus)
 	run_round(bus, works);
 	pthread_mutex_lock(&bus->lock);
 	while (works) {
-		/* the thread that owns `works` may free it once `done` is set */
+		/* the thread that queued this work may free it once `done` is set */
 		struct local_work *next = works->next;
 
 		if (works->settle)

@@ -1,7 +1,7 @@
 /*
- * JetStream's requests and replies, in JSON. The adapter does not use cnats's structures for them,
- * because an update must repeat every setting that it does not change, and a server may have
- * settings that this version of cnats does not know.
+ * Sends JetStream's requests and reads the replies, which are in JSON. The adapter does not use
+ * cnats's structures for requests, because an update must repeat every setting that it does not
+ * change, and a server may have settings that this version of cnats does not know.
  */
 #include <stdio.h>
 

@@ -1,17 +1,18 @@
 /*
- * NATS JetStream behind ports/bus.h, with cnats. A channel is a stream. If it does not exist, the
- * bus creates it (in files, keeping messages for seven days and ids for ten minutes). A group is a
- * durable pull consumer of the stream, shared by all members. The id travels as Nats-Msg-Id, the
- * key as the header `key`, the subject as the NATS subject; a message without a subject uses the
- * channel's name. Only headers with the same name keep their order.
+ * Implements ports/bus.h for NATS JetStream, with cnats. A channel is a stream. The bus creates a
+ * stream that does not exist: it is stored in files and keeps messages for seven days and their ids
+ * for ten minutes. A group is a durable pull consumer of the stream, shared by all members of the
+ * group. The id of a message travels as the header Nats-Msg-Id, its key as the header `key`, and
+ * its subject as the NATS subject; a message without a subject uses the channel's name. Headers
+ * keep their order only among headers with the same name.
  *
  * A confirmed message is in the stream, but with nats-server's defaults not yet on disk: it
  * survives a crash of the server, but not a crash of the machine. If an id is published again
  * within ten minutes, the server confirms the message, but does not store it again.
  *
  * Nothing is buffered while the server is unreachable. When a connection ends, messages that were
- * sent but not confirmed are UNKNOWN, and messages that were not sent are NOT_PERSISTED. None of
- * them is sent later.
+ * sent but not confirmed are UNKNOWN, and messages that were not sent are NOT_PERSISTED. The bus
+ * sends neither kind later.
  *
  * The server delivers a returned message again after 1 s, 2 s, 4 s, … 60 s. After `ack-wait`, it
  * redelivers a message that was neither acknowledged nor returned. The last delivery is marked as

@@ -3,7 +3,7 @@
  *
  * A consumer holds every message that it has fetched but neither acknowledged nor returned. The
  * next fetch returns these messages again, before newer ones. After the ack-wait the consumer drops
- * them, because the server then delivers them again itself.
+ * these messages, because the server then delivers them again itself.
  *
  * The server replies to each acknowledgement, and ack() waits for the replies. An acknowledgement
  * may be sent on another link than the one on which the message arrived, because the server
@@ -211,7 +211,8 @@ static bool waits_for_ack(const struct nats_held *held)
 	return !held->given_up && !held->returned;
 }
 
-/* Returns false if not all acknowledgements could be sent. */
+/* Acknowledges the held messages before index `to`, and sets `*sent` to the number of
+ * acknowledgements sent. Returns false if one could not be sent. */
 static bool send_acks(struct nats_consumer *consumer, size_t to, size_t *sent)
 {
 	*sent = 0;
@@ -231,8 +232,9 @@ static bool send_acks(struct nats_consumer *consumer, size_t to, size_t *sent)
 }
 
 /*
- * Waits for the replies. NATS_NOBODY counts as a reply: it means that the durable is gone, and a
- * new durable delivers the message again in any case.
+ * Waits for the server's replies to `wanted` acknowledgements. Returns false if replies are
+ * missing. NATS_NOBODY counts as a reply: it means that the durable is gone, and a new durable
+ * delivers the message again in any case.
  */
 static bool await_acks(struct nats_consumer *consumer, size_t wanted)
 {
@@ -325,8 +327,8 @@ static void again(struct consumer *base)
 	}
 }
 
-/* Makes the server stop delivering the message. The reason is not sent, because JetStream's +TERM
- * has no place for it. */
+/* Marks the message, so that ack() sends +TERM, after which the server never delivers the message
+ * again. The reason is not sent, because JetStream's +TERM has no field for a reason. */
 static void poison(struct consumer *base, size_t index, const char *why)
 {
 	struct nats_consumer *consumer = consumer_of(base);
@@ -341,7 +343,8 @@ static void wake(struct consumer *base)
 	nats_pipe_wake(&consumer_of(base)->pipe);
 }
 
-/* Returns all held messages without a delay, so that the other members get them immediately. */
+/* Returns all held messages to the server without a delay, so that the other members of the group
+ * get them immediately. */
 static void give_all_back(struct nats_consumer *consumer)
 {
 	nats_pipe_close(&consumer->pipe);

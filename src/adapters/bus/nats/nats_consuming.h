@@ -13,12 +13,12 @@ struct nats_arrival {
 };
 
 /*
- * The messages that the server has sent to one consumer. A thread of cnats fills the pipe, and the
- * consumer's thread empties it. The pipe lives as long as the consumer and is open while the
- * consumer has a link.
+ * A pipe contains the messages that the server has sent to one consumer. A thread of cnats fills
+ * the pipe, and the consumer's thread empties it. The pipe lives as long as the consumer and is
+ * open while the consumer has a link.
  */
 struct nats_pipe {
-	/* Used only by the consumer's thread. */
+	/* The members up to the lock are used only by the consumer's thread. */
 	struct nats_link *link; /* NULL while the pipe is closed */
 	natsSubscription *messages;
 	char inbox[NATS_INBOX_SIZE];
@@ -26,7 +26,7 @@ struct nats_pipe {
 	pthread_mutex_t lock; /* guards the members below */
 	pthread_cond_t changed;
 	_Atomic bool woken; /* written with the lock held */
-	bool running;       /* the handler may still be called */
+	bool running;       /* cnats may still call the handler */
 
 	struct nats_arrival *arrivals;
 	size_t arrival_size;
@@ -46,28 +46,29 @@ void nats_pipe_init(struct nats_pipe *pipe);
 /* The pipe must be closed and empty. */
 void nats_pipe_destroy(struct nats_pipe *pipe);
 
-/* Subscribes on the link, which the caller must keep holding. Returns false if the link is
- * broken. */
+/* Subscribes on the link, which the caller must hold until nats_pipe_close(). Returns false if the
+ * link is broken. */
 QP_MUST_CHECK bool nats_pipe_open(struct nats_pipe *pipe, struct nats_link *link);
 
 /*
- * Blocks until the handler will not be called again and, unless the link is broken, all messages
- * that the server has sent are in the pipe. Does nothing if the pipe is closed.
+ * Closes the pipe. Blocks until cnats no longer calls the handler and, unless the link is broken,
+ * all messages that the server has sent are in the pipe. Does nothing if the pipe is closed.
  */
 void nats_pipe_close(struct nats_pipe *pipe);
 
-/* Requests up to `max` messages, unless a request is still open. */
+/* Requests up to `max` messages from the server, unless the previous request is still open or the
+ * next one is not due yet. */
 void nats_pipe_request(struct nats_pipe *pipe, const char *stream, const char *durable, size_t max);
 
 /*
- * Waits until a request has brought all its messages, or until its first messages have waited long
- * enough for the rest. Also returns when the next request is due, the pipe is woken, the link is
- * broken, the durable is missing, or at steady time `until_ns`.
+ * Waits until the current request has brought all its messages, or until a short time after its
+ * first message. Also returns when the next request is due, the pipe is woken, the link is broken,
+ * the durable is missing, or at monotonic time `until_ns`.
  */
 void nats_pipe_wait(struct nats_pipe *pipe, int64_t until_ns);
 
-/* Waits until steady time `until_ns` or until the pipe is woken. Arriving messages do not end the
- * wait. */
+/* Waits until monotonic time `until_ns` or until the pipe is woken. Arriving messages do not end
+ * the wait. */
 void nats_pipe_nap(struct nats_pipe *pipe, int64_t until_ns);
 
 /*
@@ -77,11 +78,11 @@ void nats_pipe_nap(struct nats_pipe *pipe, int64_t until_ns);
 void nats_pipe_wake(struct nats_pipe *pipe);
 void nats_pipe_calm(struct nats_pipe *pipe);
 
-/* Moves up to `max` arrivals out of the pipe, oldest first, and returns their number. The caller
- * destroys them. */
+/* Moves up to `max` arrivals from the pipe to `arrivals`, oldest first, and returns their number.
+ * The caller destroys their messages. */
 size_t nats_pipe_take(struct nats_pipe *pipe, struct nats_arrival *arrivals, size_t max);
 
-/* Returns and clears `missing`. */
+/* Returns `missing` (true if the server does not know the durable) and clears it. */
 bool nats_pipe_take_missing(struct nats_pipe *pipe);
 
 /* ---- durables ---------------------------------------------------------------------------- */
@@ -106,10 +107,10 @@ QP_MUST_CHECK bool nats_durable_ensure(struct nats_durable *durable, struct nats
 /*
  * Deletes the durable if it is ahead of its stream, which means that the server has lost the end of
  * the stream. The server reuses the sequences of the lost messages, and the old durable would never
- * deliver the messages that get them. A new durable delivers the whole stream, and consumers
- * recognise the messages that they have handled. Returns true if the durable does not exist, or if
- * the user may not compare. If the server does not answer, returns false and writes the reason to
- * `why`.
+ * deliver the messages that get these sequences. A new durable delivers the whole stream, and
+ * consumers recognise the messages that they have handled. Returns true, even if the durable does
+ * not exist or the server does not permit the user to compare. If a request fails for another
+ * reason, returns false and writes the reason to `why`.
  *
  * Must be called after a link was opened and before anything is published over it. Otherwise the
  * stream may have grown beyond the durable, and the loss is no longer visible. A cluster may also
@@ -128,12 +129,14 @@ QP_MUST_CHECK bool nats_durable_compare(const struct nats_durable *durable,
 QP_MUST_CHECK natsSubscription *nats_durable_listen(
 	const struct nats_durable *durable, struct nats_link *link);
 
-/* Returns the sequence in the next report, or 0 if there is no report. Never blocks. */
+/* Returns the sequence of the message in the next report, or 0 if there is no report. Never
+ * blocks. */
 uint64_t nats_durable_given_up(natsSubscription *reports);
 
 enum nats_found { NATS_FOUND, NATS_GONE, NATS_NOT_NOW };
 
-/* Reads a message from the stream. Blocks for one round trip. The caller destroys the message. */
+/* Reads a message from the stream. Blocks for one round trip. The caller destroys the message.
+ * Returns GONE if the stream no longer has it, and NOT_NOW if reading is not possible now. */
 QP_MUST_CHECK enum nats_found nats_durable_read(const struct nats_durable *durable,
 	struct nats_link *link, uint64_t sequence, natsMsg **message);
 
@@ -142,11 +145,14 @@ QP_MUST_CHECK enum nats_found nats_durable_read(const struct nats_durable *durab
 struct nats_held {
 	natsMsg *message;
 	uint64_t sequence; /* the message's number in the stream */
-	/* counted by the server or, if the server gave the message up, by this consumer */
+	/* how often the message was delivered; if the server gave the message up, how often this
+	 * consumer has read it */
 	uint64_t deliveries;
 	int64_t arrived_ns;
 	int64_t time_us; /* when the message was published */
-	bool given_up;   /* by the server; it was read from the stream and needs no ack */
+	/* the server gave the message up; the consumer has read it from the stream, and it needs
+	 * no ack */
+	bool given_up;
 	bool poison;
 	bool returned; /* by again() */
 };
@@ -158,35 +164,36 @@ struct nats_late {
 	int64_t due_ns;
 };
 
-/* The messages that a consumer holds. Used by one thread. All zero is an empty hand. */
+/* The messages that a consumer holds. Used by one thread. If all members are 0, the hand is
+ * empty. */
 struct nats_hand {
 	struct nats_held *held; /* in order of arrival */
 	size_t size;
 	size_t count;
 	size_t given; /* how many held messages the last fetch returned */
-	size_t acked; /* how many of the given messages are acknowledged */
+	size_t acked; /* how many messages of the last fetch are acknowledged */
 
 	struct nats_late *late;
 	size_t late_size;
 	size_t late_count;
 };
 
-/* Drops settled messages, and messages that the server will deliver again. */
+/* Drops acknowledged and returned messages, and messages that the server will deliver again. */
 void nats_hand_forget(struct nats_hand *hand, const struct nats_durable *durable);
 
-/* Moves messages from the pipe into the hand, until the hand holds `max`. */
+/* Moves messages from the pipe into the hand, until the hand has `max` messages. */
 void nats_hand_take(struct nats_hand *hand, const struct nats_durable *durable,
 	struct nats_pipe *pipe, size_t max);
 
 /*
- * Reads messages that the server has given up, until the hand holds `max`. Blocks for one round
- * trip per message.
+ * Reads from the stream the messages that the server has given up, and adds them to the hand, until
+ * the hand has `max` messages. Blocks for one round trip per message.
  */
 void nats_hand_read_given_up(struct nats_hand *hand, const struct nats_durable *durable,
 	struct nats_link *link, natsSubscription *reports, size_t max);
 
-/* Schedules a message that the server has given up: it will be read from the stream at steady time
- * `due_ns`. */
+/* Schedules a message that the server has given up: it will be read from the stream at monotonic
+ * time `due_ns`. */
 void nats_hand_read_later(
 	struct nats_hand *hand, uint64_t sequence, uint64_t deliveries, int64_t due_ns);
 

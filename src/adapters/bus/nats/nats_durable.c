@@ -1,15 +1,15 @@
-/* The server's side of a consumer, the durable: creates it, compares it with its stream, and reads
- * messages that the server has given up after too many deliveries. */
+/* Creates durables (a durable is the server's side of a consumer), compares them with their
+ * streams, and reads messages that the server has given up after too many deliveries. */
 #include <stdio.h>
 
 #include "adapters/bus/nats/nats_consuming.h"
 #include "base/log.h"
 
-/* How many messages all members of a group together may hold. They never request nearly that
- * many. */
+/* How many messages all members of a group together may hold. The members never request nearly that
+ * many messages. */
 #define MAX_ACK_PENDING 4096
 
-/* How many reports may wait to be read; cnats drops further reports. */
+/* How many reports of given-up messages may wait to be read; cnats drops further reports. */
 #define REPORTS_MAX 4096
 #define REPORTS_BYTES_MAX (4 * 1024 * 1024)
 
@@ -50,7 +50,8 @@ static void create(const struct nats_durable *durable, struct nats_bus *bus,
 			bus->base.name, durable->name, durable->stream);
 }
 
-/* Returns false if the durable has settings that this adapter never uses. */
+/* Reads the durable's settings. Returns false if this adapter cannot use the durable, because it is
+ * not a pull consumer with explicit acknowledgements. */
 static bool note_config(struct nats_durable *durable, const json_t *config)
 {
 	if (*nats_json_text(config, "deliver_subject") ||
@@ -87,8 +88,8 @@ bool nats_durable_ensure(struct nats_durable *durable, struct nats_bus *bus,
 
 /* ---- comparing with the stream ----------------------------------------------------------- */
 
-/* Reads the sequence of the last message that the durable has delivered, or 0 if there is no
- * durable. */
+/* Sets `*sequence` to the sequence of the last message that the durable has delivered, or to 0 if
+ * there is no durable. If the request fails, returns false and writes the reason to `why`. */
 static bool read_delivered(const struct nats_durable *durable, struct nats_mailbox *mailbox,
 	int64_t *sequence, char *why, size_t size)
 {

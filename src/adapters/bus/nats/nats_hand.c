@@ -1,12 +1,12 @@
 /*
- * The messages that a consumer holds: messages that arrived in its pipe, and messages that the
- * server gave up and that the consumer reads from the stream.
+ * A hand contains the messages that a consumer holds: messages that arrived in its pipe, and
+ * messages that the server gave up and that the consumer reads from the stream.
  *
- * Deliveries point into held messages, so a settled message stays until the next fetch. A message
- * from the pipe is dropped after the ack-wait, because the server then delivers it again; if it
- * arrives again before that, the new copy replaces the old one, so that one fetch never returns
- * both. A message that the server gave up is kept until it is settled, because no other member of
- * the group gets it.
+ * Deliveries point into held messages, so an acknowledged or returned message stays until the next
+ * fetch. A message from the pipe is dropped after the ack-wait, because the server then delivers it
+ * again; if it arrives again before that, the new copy replaces the old one, so that one fetch
+ * never returns both. A message that the server gave up is kept until it is acknowledged or
+ * returned, because no other member of the group gets it.
  */
 #include <stdlib.h>
 
@@ -50,7 +50,8 @@ void nats_hand_forget(struct nats_hand *hand, const struct nats_durable *durable
 }
 
 /* Returns the held message that the server has now delivered again, or NULL. The server redelivers
- * shortly before the ack-wait ends here, because its ack-wait began earlier. */
+ * shortly before the ack-wait ends for this consumer, because the server's ack-wait began
+ * earlier. */
 static struct nats_held *find_earlier(struct nats_hand *hand, const struct nats_metadata *metadata)
 {
 	if (metadata->deliveries == 1)
@@ -62,7 +63,7 @@ static struct nats_held *find_earlier(struct nats_hand *hand, const struct nats_
 	return NULL;
 }
 
-/* Takes ownership of the message. */
+/* Adds the message of `arrival` to the hand, or destroys it if it is stale or not readable. */
 static void take_one(struct nats_hand *hand, const struct nats_durable *durable,
 	const struct nats_arrival *arrival)
 {
@@ -137,7 +138,8 @@ static bool read_one(struct nats_hand *hand, const struct nats_durable *durable,
 	return found != NATS_NOT_NOW;
 }
 
-/* Reads the messages that are due, as long as there is room for them. */
+/* Adds messages to `hand` until it has `max`: those that the server has stopped delivering and that
+ * are due for another try. Reads them from the stream. */
 static void read_due(struct nats_hand *hand, const struct nats_durable *durable,
 	struct nats_link *link, size_t max)
 {

@@ -16,7 +16,7 @@
  *
  *   pipe       the messages that the server sends to one consumer, received by a thread of cnats
  *   durable    creates a consumer on the server, and reads messages that the server has given up
- *   hand       the messages that a consumer holds and has not settled
+ *   hand       the messages that a consumer holds
  *   consumer, bus: the port's functions
  *
  * The adapter does not use reconnection, JetStream publishing or Fetch of cnats:
@@ -24,13 +24,14 @@
  * - While cnats reconnects, it buffers published messages and sends them later; even a buffer of
  *   size 0 holds one message. This adapter instead opens a new connection when a connection has
  *   ended.
- * - A write that times out leaves half a message on a connection that cnats continues to use; the
- *   server then takes the next write for the rest of that message. This adapter closes the
+ * - A socket write that times out leaves half a message on a connection that cnats continues to
+ *   use; the server then takes the next bytes for the rest of that message. This adapter closes the
  *   connection immediately; see nats_link_send().
  * - Fetch cannot be woken, and waits until it has as many messages as were requested. A pull
- *   request that the adapter sends itself has neither limit; see nats_pipe_request().
+ *   request that the adapter sends itself has neither of these limits; see nats_pipe_request().
  * - cnats reports the acknowledgements of js_PublishAsync() on a thread of its own at any time. In
- *   this adapter they arrive in a mailbox, which the waiting thread reads; see nats_producer.c.
+ *   this adapter the acknowledgements arrive in a mailbox, which the waiting thread reads; see
+ *   nats_producer.c.
  */
 #ifndef QUIPU_ADAPTERS_BUS_NATS_NATS_INTERNAL_H
 #define QUIPU_ADAPTERS_BUS_NATS_NATS_INTERNAL_H
@@ -88,9 +89,10 @@ struct nats_channel {
 	char stream[NATS_NAME_SIZE];
 	struct slice subjects[NATS_SUBJECTS_MAX]; /* point into the declared channel */
 	size_t subject_count;
-	/* set once the server's refusal to change the stream (refused), or to compare its groups
-	 * (forbidden), was logged; used only by the watcher */
+	/* the watcher has logged that the server refused to change the stream */
 	bool refused;
+	/* the watcher has logged that the URL's user lacks the permission to ask how far the
+	 * consumer groups of this JetStream stream have read */
 	bool forbidden;
 
 	/* the highest sequence that the stream is known to have; a message published later must get
@@ -101,7 +103,8 @@ struct nats_channel {
 	_Atomic int64_t lost_from;
 };
 
-/* Returns false and writes `why` if a name of the channel cannot be used with JetStream. */
+/* Fills `channel` from the declared channel `from`. Returns false and writes `why` if one of its
+ * names or subjects cannot be used with JetStream. */
 QP_MUST_CHECK bool nats_channel_init(
 	struct nats_channel *channel, const struct bus_channel *from, char *why, size_t size);
 
@@ -121,8 +124,9 @@ bool nats_subject_covers(struct slice pattern, struct slice subject);
 /* ---- links ------------------------------------------------------------------------------- */
 
 /*
- * One connection, opened by the watcher. Any thread that holds the link may use it until it breaks.
- * The last holder frees the link by releasing it.
+ * A link is one connection, opened by the watcher, with a count of the threads that hold it. Any
+ * thread that holds the link may use it until it breaks. When the last holder releases the link, it
+ * is freed.
  */
 struct nats_link {
 	struct nats_bus *bus;
@@ -151,16 +155,17 @@ enum nats_trouble {
 	NATS_REFUSED, /* the server responds but refuses the connection */
 };
 
-/* Connects and returns the link, held for the caller. On failure returns NULL and sets `trouble`
- * and `why`. */
+/* Connects and returns the link, which the caller must release. On failure returns NULL and sets
+ * `trouble` and `why`. */
 QP_MUST_CHECK struct nats_link *nats_link_open(
 	struct nats_bus *bus, enum nats_trouble *trouble, char *why, size_t size);
 
-/* Returns the bus's link, held for the caller, or NULL if the bus is not up. Any thread. */
+/* Returns the bus's link, which the caller must release, or NULL if the bus is not up. Any
+ * thread. */
 struct nats_link *nats_link_hold(struct nats_bus *bus);
 
 /*
- * Releases the link. Never call it in a callback of cnats, because the last holder waits until
+ * Releases the link. Never call this in a callback of cnats, because the last holder waits until
  * cnats no longer reads from the connection.
  */
 void nats_link_release(struct nats_link *link);
@@ -193,14 +198,15 @@ QP_MUST_CHECK natsSubscription *nats_link_subscribe(
 	struct nats_link *link, const char *subject, natsMsgHandler handler, void *context);
 
 /*
- * Like nats_link_subscribe(), for a thread that calls natsSubscription_NextMsg() instead of a
- * handler. `queue` is the queue group with which the subscription shares its messages, or NULL.
+ * Like nats_link_subscribe(), but without a handler: a thread reads the messages with
+ * natsSubscription_NextMsg(). `queue` is the queue group with which the subscription shares its
+ * messages, or NULL.
  */
 QP_MUST_CHECK natsSubscription *nats_link_listen(
 	struct nats_link *link, const char *subject, const char *queue);
 
 /*
- * Ends the subscription, which the link destroys later. A handler may still be running; see
+ * Ends the subscription; the link destroys it later. Its handler may still be running; see
  * natsSubscription_SetOnCompleteCB().
  */
 void nats_link_unsubscribe(struct nats_link *link, natsSubscription *subscription);
@@ -217,48 +223,51 @@ QP_MUST_CHECK natsStatus nats_link_ping(struct nats_link *link, int64_t timeout_
 #define NATS_ADDRESS_SIZE (NATS_INBOX_SIZE + 48)
 
 /*
- * Receives replies, here called letters, for one thread on one link. The address of a letter
- * contains a round and a number within the round. Letters of earlier rounds are dropped when they
- * are read, so a thread that stops waiting need not clean up.
+ * Receives replies, here called letters, for one thread on one link. The thread sends its requests
+ * in numbered rounds. The address of a letter contains the number of the round and the number of
+ * the request within the round. Letters of earlier rounds are dropped when they are read, so a
+ * thread that stops waiting need not clean up.
  */
 struct nats_mailbox {
 	struct nats_link *link; /* NULL while the mailbox is closed */
 	natsSubscription *subscription;
 	char inbox[NATS_INBOX_SIZE];
 	uint64_t round;
-	bool stale; /* letters of the current round may still arrive */
+	bool stale; /* the current round was abandoned; its letters may still arrive */
 };
 
-/* Opens a closed mailbox. Returns false if the link is broken. The caller keeps holding the
- * link. */
+/* Opens a closed mailbox. Returns false if the link is broken. The caller must hold the link until
+ * nats_mailbox_close(). */
 QP_MUST_CHECK bool nats_mailbox_open(struct nats_mailbox *mailbox, struct nats_link *link);
 
 /* Does nothing if the mailbox is closed. */
 void nats_mailbox_close(struct nats_mailbox *mailbox);
 
-/* Begins a new round. Returns false if the link is broken. */
+/* Begins a new round of requests. Returns false if the link is broken. */
 QP_MUST_CHECK bool nats_mailbox_begin(struct nats_mailbox *mailbox);
 
-/* Writes the address to which reply number `number` of the current round must be sent. */
+/* Writes to `address` where the server must send the reply to request `number` of the current
+ * round. */
 void nats_mailbox_address(
 	const struct nats_mailbox *mailbox, size_t number, char address[NATS_ADDRESS_SIZE]);
 
-/* Ends the current round although replies are missing. */
+/* Ends the current round of requests although replies are missing. */
 void nats_mailbox_abandon(struct nats_mailbox *mailbox);
 
 enum nats_mail {
-	NATS_LETTER,  /* a letter, which the caller destroys, and its number */
+	NATS_LETTER,  /* a letter has arrived; the caller must destroy it */
 	NATS_NOBODY,  /* some request had no receiver; cnats does not say which one */
 	NATS_NOTHING, /* no letter by `until_ns`, or the link is broken */
 };
 
-/* Waits for the next letter of the current round, until steady time `until_ns`. */
+/* Waits for the next letter of the current round of requests, until monotonic time `until_ns`. Sets
+ * `*number` to the number of the request that the letter answers. */
 QP_MUST_CHECK enum nats_mail nats_mailbox_next(
 	struct nats_mailbox *mailbox, natsMsg **letter, size_t *number, int64_t until_ns);
 
 /*
- * Sends a request in a new round and waits for its reply. Once `*hurry` is true, the wait ends
- * within a tenth of a second; `hurry` may be NULL.
+ * Sends a request in a new round and waits for the reply until monotonic time `until_ns`. Once
+ * `*hurry` is true, the wait ends within a tenth of a second; `hurry` may be NULL.
  */
 QP_MUST_CHECK enum nats_mail nats_mailbox_request(struct nats_mailbox *mailbox, const char *subject,
 	struct slice request, int64_t until_ns, const _Atomic bool *hurry, natsMsg **letter);
@@ -304,28 +313,30 @@ QP_MUST_CHECK bool nats_streams_prepare(
 /* ---- messages ---------------------------------------------------------------------------- */
 
 /*
- * Converts `message` for NATS. The caller destroys the result and may reset `scratch` afterwards.
- * Returns NULL if the message cannot be sent.
+ * Converts `message` for NATS. `reply` is the address for the server's reply. The caller destroys
+ * the result and may then reset `scratch`. Returns NULL if the message cannot be sent, e.g. because
+ * it is larger than `payload_max`.
  */
 QP_MUST_CHECK natsMsg *nats_message_new(const struct nats_channel *channel,
 	const struct bus_message *message, const char *reply, int64_t payload_max,
 	struct arena *scratch);
 
 /*
- * Fills all of `delivery` except position, identity, handle and is_exhausted. Its pointers point
- * into `message` and `arena`.
+ * Fills all of `delivery` except time_us, position, identity, handle and is_exhausted. The pointers
+ * in `delivery` point into `message`, `channel` and `arena`.
  */
 void nats_message_read(natsMsg *message, const struct nats_channel *channel, struct arena *arena,
 	struct bus_delivery *delivery);
 
-/* The facts about a message that the subject for its acknowledgement contains. */
+/* What the acknowledgement subject of a message says about the message. */
 struct nats_metadata {
 	uint64_t sequence;   /* the message's number in the stream */
-	uint64_t deliveries; /* including this one */
+	uint64_t deliveries; /* how often the message was delivered, including this time */
 	int64_t time_us;     /* when the message was published */
 };
 
-/* Returns false if `reply` is not a subject for an acknowledgement. */
+/* Reads the metadata from `reply`. Returns false if that is not a subject for an
+ * acknowledgement. */
 QP_MUST_CHECK bool nats_metadata_parse(const char *reply, struct nats_metadata *metadata);
 
 /* ---- the bus ----------------------------------------------------------------------------- */
@@ -339,7 +350,7 @@ struct nats_bus {
 	struct arena arena; /* holds the strings of `url` */
 	struct nats_url url;
 
-	/* Used only by the watcher. */
+	/* The members up to logged_reason are used only by the watcher. */
 	pthread_t thread;
 	bool running;
 	bool logged_up; /* the last log line said that the bus is up */
@@ -348,7 +359,8 @@ struct nats_bus {
 	char logged_reason[256];
 
 	_Atomic bool up; /* there is a link, and the streams exist */
-	/* a producer or consumer has found a stream missing, or its end lost */
+	/* the watcher must check the streams soon: a producer or consumer has found that a stream
+	 * is missing or has lost its newest messages */
 	_Atomic bool check_soon;
 	_Atomic bool stopping;
 	_Atomic size_t users; /* open producers and consumers */

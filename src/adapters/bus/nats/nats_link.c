@@ -1,18 +1,18 @@
 /*
- * One connection, from opening to closing. When it ends, the watcher opens another connection.
+ * A link is one connection, from opening to closing. When it ends, the watcher opens another link.
  *
  * The caller's own thread writes to the socket (SendAsap), so that the caller learns of a failed
- * write. The thread holds `writing`, so that after a failure the connection is closed before
- * another thread can write. Otherwise the server would take the next bytes for the rest of a
+ * write. The thread holds the lock `writing`, so that after a failure the connection is closed
+ * before another thread can write. Otherwise the server would take the next bytes for the rest of a
  * half-written message.
  *
  * A subscription is not destroyed when it ends. The reading thread of cnats 3.4 looks up a
- * subscription, releases the lock, and only then locks the subscription; if the subscription is
- * destroyed in between, cnats uses freed memory. Therefore ended subscriptions are kept until that
- * thread has certainly finished such a look-up: until the thread has processed the reply to a ping,
- * or has ended. (nats-io/nats.c, issue 637, fixed after 3.5. cnats itself owns the subscriptions of
- * js_GetMsg(), and still releases them too early if a connection is closed while the reply
- * arrives.)
+ * subscription under one lock, releases that lock, and only then locks the subscription; if the
+ * subscription is destroyed in between, cnats uses freed memory. Therefore ended subscriptions are
+ * kept until that thread has certainly finished such a look-up: until the thread has processed the
+ * reply to a ping, or has ended. (nats-io/nats.c, issue 637, fixed after 3.5. cnats itself owns the
+ * subscriptions of js_GetMsg(), and still releases them too early if a connection is closed while
+ * the reply arrives.)
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,8 +24,8 @@
 
 #define CONNECT_TIMEOUT_MS 2000
 
-/* How long a write waits for a server that does not read. publish() may exceed its deadline by this
- * time. */
+/* How long a write to the socket waits for a server that does not read. publish() may exceed its
+ * deadline by this time. */
 #define WRITE_TIMEOUT_MS 400
 
 /* The interval of cnats's own pings, which matter while the watcher prepares streams. At other
@@ -35,9 +35,10 @@
 /* ---- opening ----------------------------------------------------------------------------- */
 
 /*
- * cnats calls this for errors; without it, cnats would write them to standard error. They concern
- * subscriptions and messages from the server. The adapter learns of most of them in other ways too,
- * but not of a request that the user is not permitted to send: such a request just gets no reply.
+ * cnats calls this for errors of subscriptions and error messages of the server; without this
+ * handler, cnats would write them to standard error. The adapter learns of most errors in other
+ * ways too, but not of a request that the user is not permitted to send: such a request just gets
+ * no reply.
  */
 static void note_error(natsConnection *connection, natsSubscription *subscription,
 	natsStatus status, void *context)
@@ -210,7 +211,8 @@ struct nats_link *nats_link_hold(struct nats_bus *bus)
 	return link;
 }
 
-/* The caller holds `writing` or is the last holder of the link. */
+/* Destroys the `count` subscriptions that ended first. The caller has locked `writing` or is the
+ * last holder of the link. */
 static void destroy_retired(struct nats_link *link, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
@@ -265,7 +267,8 @@ static bool was_not_begun(natsStatus status)
 	       status == NATS_INVALID_ARG || status == NATS_NO_SERVER_SUPPORT;
 }
 
-/* The caller holds `writing`. */
+/* Converts the status of a send. If a part of the message may have been written, breaks the link.
+ * The caller has locked `writing`. */
 static enum nats_sent judge(struct nats_link *link, natsStatus status)
 {
 	if (status == NATS_OK)
@@ -339,7 +342,7 @@ natsSubscription *nats_link_listen(struct nats_link *link, const char *subject, 
 	return status == NATS_OK ? subscription : NULL;
 }
 
-/* The caller holds `writing`. */
+/* Keeps an ended subscription until it can be destroyed. The caller has locked `writing`. */
 static void retire(struct nats_link *link, natsSubscription *subscription)
 {
 	link->retired = growing_reserve((void *)link->retired, link->retired_count,
@@ -347,7 +350,8 @@ static void retire(struct nats_link *link, natsSubscription *subscription)
 	link->retired[link->retired_count++] = subscription;
 }
 
-/* On a closed connection natsSubscription_Unsubscribe() writes nothing. */
+/* Need not check whether the link is broken: on a closed connection,
+ * natsSubscription_Unsubscribe() writes nothing. */
 void nats_link_unsubscribe(struct nats_link *link, natsSubscription *subscription)
 {
 	pthread_mutex_lock(&link->writing);

@@ -1,5 +1,5 @@
 /*
- * Receives the replies to one thread's requests. The same thread reads them, so there are no
+ * Receives the replies to one thread's requests. The same thread reads the replies, so there are no
  * callbacks and no shared state.
  */
 #include <stdio.h>
@@ -70,7 +70,7 @@ void nats_mailbox_address(
 		(unsigned long long)mailbox->round, number);
 }
 
-/* Sets `number` and returns true, or returns false if the letter belongs to an earlier round. */
+/* Returns true and sets `*number` if the letter belongs to the current round of requests. */
 static bool is_of_this_round(const struct nats_mailbox *mailbox, natsMsg *letter, size_t *number)
 {
 	const char *address = natsMsg_GetSubject(letter);

@@ -2,9 +2,9 @@
  * Converts messages of the port to messages of NATS, and back.
  *
  * A header of NATS is a line of text. Some values cannot be sent as they are: values with control
- * characters or with spaces at the ends, and empty values, which cnats reads wrongly. They are sent
- * under the name `name*` in the notation of RFC 8187, e.g. UTF-8''with%20percents. All other values
- * stay readable for any program.
+ * characters or with spaces at the ends, and empty values, which cnats reads wrongly. The adapter
+ * sends such a value under the header's name with a * at its end, in the notation of RFC 8187, e.g.
+ * UTF-8''with%20percents. All other values stay readable for any program.
  */
 #include <stdlib.h>
 

@@ -1,10 +1,10 @@
 /*
- * The messages that the server sends to one consumer. A thread of cnats receives them and puts them
- * into the pipe.
+ * A pipe carries the messages that the server sends to one consumer: a thread of cnats receives
+ * them and puts them into the pipe, and the consumer's thread takes them out.
  *
  * cnats reports when it has called the handler for the last time. Until then the pipe is neither
  * reused for another link nor freed. The handler cannot be called before the first request, because
- * no other program knows the inbox.
+ * only a request tells the server the pipe's inbox, i.e. the subject to which it sends messages.
  *
  * There is at most one request at a time. It is open while `wanted` > 0.
  */
@@ -54,8 +54,8 @@ static bool is_of_last_request(const struct nats_pipe *pipe, natsMsg *status)
 }
 
 /*
- * Handles a status. Any 4xx ends the request; 503 means that the request had no receiver. The
- * caller holds the lock.
+ * Handles a status that the server has sent for a request. Any 4xx ends the request; 503 means that
+ * the request had no receiver. The caller holds the lock.
  */
 static void note_status(struct nats_pipe *pipe, natsMsg *status)
 {
@@ -122,7 +122,7 @@ static void on_complete(void *context)
 	set_running(context, false);
 }
 
-/* Subscribes. If the link is broken, returns false without ever calling the handler. */
+/* Subscribes. Returns false if the link is broken; the handler is then never called. */
 static bool subscribe(struct nats_pipe *pipe)
 {
 	char subject[NATS_ADDRESS_SIZE];
@@ -201,9 +201,9 @@ static uint64_t begin_request(struct nats_pipe *pipe, size_t max)
 }
 
 /*
- * With both no_wait and expires, the server waits until it has a message, sends all that it has, up
- * to `max`, and ends the request. Without no_wait, it would keep sending messages, up to `max`,
- * even while the consumer does not fetch.
+ * If a request has both no_wait and expires, the server waits until it has a message, sends all
+ * that it has, up to `max`, and ends the request. Without no_wait, it would keep sending messages,
+ * up to `max`, even while the consumer does not fetch.
  */
 void nats_pipe_request(struct nats_pipe *pipe, const char *stream, const char *durable, size_t max)
 {
@@ -233,7 +233,7 @@ void nats_pipe_request(struct nats_pipe *pipe, const char *stream, const char *d
 		nats_link_break(pipe->link); /* nats_pipe_wait() detects the break */
 }
 
-/* Returns the time at which the wait must end. The caller holds the lock. */
+/* Returns the time at which nats_pipe_wait() must end. The caller holds the lock. */
 static int64_t wait_limit(const struct nats_pipe *pipe, int64_t until_ns)
 {
 	int64_t limit_ns = until_ns;

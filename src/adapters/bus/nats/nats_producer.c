@@ -4,11 +4,13 @@
  * A publish sends its messages and reads the producer's mailbox until every message has a reply.
  * Each message carries its own reply address in that mailbox.
  *
- * Replies that arrive after publish() has returned belong to an earlier round. They stay in the
- * queue of cnats until the mailbox is closed, or until the next read of the mailbox drops them.
- * Only the calling thread knows the state of a publish, so a late reply does no harm.
+ * Each publish() is a round of the mailbox, so replies that arrive after publish() has returned
+ * belong to an earlier round. Such replies stay in the queue of cnats until the mailbox is closed,
+ * or until the next read of the mailbox drops them. Only the calling thread knows the state of a
+ * publish, so a late reply does no harm.
  *
- * Invariant: unheard <= under_way <= sent; messages under way have the fate UNKNOWN.
+ * Invariants of struct round: unheard <= under_way <= sent; messages under way have the fate
+ * UNKNOWN.
  */
 #include <stdlib.h>
 
@@ -17,7 +19,7 @@
 
 /*
  * How many messages and bytes may be under way at once: enough to keep the server busy, but few
- * enough to fit into the socket's buffers, so that writes do not wait for the server. A single
+ * enough to fit into the socket's buffers, so that sending does not wait for the server. A single
  * message may be larger.
  */
 #define IN_FLIGHT_MAX 512
@@ -30,7 +32,7 @@ struct nats_producer {
 	/* held by the producer; may be broken; NULL until the first publish() */
 	struct nats_link *link;
 	struct arena scratch; /* reset for each message */
-	/* for each channel, the highest sequence that its stream had before this round */
+	/* for each channel, the highest sequence that its stream had before this publish() */
 	int64_t *floors;
 };
 
@@ -40,7 +42,7 @@ struct round {
 	struct bus_message *messages;
 	int64_t until_ns;
 	size_t sent;      /* messages sent or refused so far */
-	size_t under_way; /* messages sent but not yet settled by a reply */
+	size_t under_way; /* messages sent whose fate no reply has decided yet */
 	size_t bytes_under_way;
 	/* messages under way that no stream has received; which ones is not known */
 	size_t unheard;
@@ -83,8 +85,8 @@ static bool attach(struct nats_producer *producer)
 /* ---- replies ----------------------------------------------------------------------------- */
 
 /*
- * Records the sequence that a new message got. A stream only grows, whichever server leads it, so
- * if the stream had that sequence before this round, the server has lost the end of the stream.
+ * Records the sequence that a new message got. A stream only grows, whichever server leads it. So
+ * if the stream had that sequence before this publish(), the server has lost the stream's end.
  */
 static void note_sequence(
 	struct nats_producer *producer, const struct bus_message *message, int64_t sequence)
@@ -136,8 +138,8 @@ static size_t size_of(const struct bus_message *message)
 	return message->value.len + message->key.len;
 }
 
-/* Settles a message with a reply. Other subscribers of the subject may reply as well, so only the
- * first reply from JetStream counts. */
+/* Sets the fate of message `number` according to a reply. Other subscribers of the subject may
+ * reply as well, so only the first reply from JetStream counts. */
 static void settle(struct round *round, size_t number, natsMsg *answer)
 {
 	struct bus_message *message = &round->messages[number];
@@ -154,7 +156,8 @@ static void settle(struct round *round, size_t number, natsMsg *answer)
 	round->bytes_under_way -= size_of(message);
 }
 
-/* Waits for a reply. Returns false if none arrived in time. */
+/* Waits for a reply and handles it. Returns false if no reply arrived in time or the link is
+ * broken. */
 static bool await_reply(struct round *round)
 {
 	struct nats_producer *producer = round->producer;
@@ -175,8 +178,8 @@ static bool await_reply(struct round *round)
 	}
 }
 
-/* Settles the messages that no stream has received. Only when all other messages are settled is it
- * known which ones these are. */
+/* Marks messages that no stream has received as NOT_PERSISTED. It is known which messages these are
+ * only if all others have a reply; otherwise all messages without a reply stay UNKNOWN. */
 static void settle_unheard(struct round *round)
 {
 	if (round->under_way != round->unheard) {

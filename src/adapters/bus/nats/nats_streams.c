@@ -3,7 +3,7 @@
  *
  * An existing stream keeps the operator's settings, except that it must have our subjects, keep
  * messages for seven days and remember ids for ten minutes. If the server refuses to change the
- * stream, the bus uses the stream unchanged, provided that it has our subjects.
+ * stream, the bus uses the stream unchanged, provided that the stream has our subjects.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,7 +110,7 @@ static void add_subjects(json_t *config, const struct nats_channel *channel)
 	json_object_set_new(config, "subjects", wanted);
 }
 
-/* Returns false if nothing has to change. */
+/* Sets in `config` what the bus requires of a stream. Returns false if nothing has to change. */
 static bool change_config(json_t *config, const struct nats_channel *channel)
 {
 	bool covered = covers_all(config, channel);

@@ -84,7 +84,7 @@ enum kind { NUMBER, DURATION, FILE_NAME };
 struct option {
 	const char *name;
 	enum kind kind;
-	size_t place; /* offset in struct nats_url */
+	size_t place; /* the offset of the option's value in struct nats_url */
 	int64_t least;
 	int64_t most;
 	const char *must; /* describes valid values, for the error message */

@@ -1,14 +1,14 @@
 /*
- * RabbitMQ behind ports/bus.h, with rabbitmq-c. A channel is a durable topic exchange. A group is a
- * durable queue of the same name, bound to the exchange for the subjects that the group wants ("#"
- * if it wants all). After each outage the bus declares the exchange and the queues of all its
- * groups again, so that no message is lost before the first consumer connects. A channel without
- * groups gets a queue with the channel's name, which keeps the published messages. Two channels
- * must not have groups with the same name.
+ * Implements ports/bus.h for RabbitMQ, with rabbitmq-c. A channel is a durable topic exchange. A
+ * group is a durable queue of the same name, bound to the exchange for the subjects that the group
+ * wants ("#" if it wants all). At start and after each outage the bus declares the exchange of each
+ * channel and the queues of all declared groups, so that no message is lost before the first
+ * consumer connects. A channel without groups gets a queue with the channel's name, which keeps the
+ * published messages. Two channels must not have groups with the same name.
  *
- * The subject is the routing key (the channel's own name if there is no subject), the id is the
- * property message-id, a header named content-type becomes the property content-type, and the key
- * travels as the header `key`.
+ * The subject of a message is its routing key (the channel's own name if there is no subject), its
+ * id is the property message-id, a header named content-type becomes the property content-type, and
+ * its key travels as the header `key`.
  *
  * Each producer has its own connection and thread. Messages are persistent, and the broker confirms
  * them. If no queue is bound for a message, the broker returns the message, and its fate is
@@ -18,11 +18,12 @@
  * newer message. While the broker accepts no messages (because of a memory or disk alarm), the bus
  * is not up and publish() refuses immediately.
  *
- * Each consumer has its own connection, and a thread that keeps it alive while the application
- * works. A consumer delivers unacknowledged messages again from its memory; if its connection is
- * lost, the broker delivers them again to any member of the group. As in MassTransit, a poisoned
- * message is published to the queue "<group>_error"; it is acknowledged once the broker has
- * confirmed the copy. The broker does not count deliveries, so no delivery is ever exhausted.
+ * Each consumer has its own connection, and a thread that keeps the connection alive while the
+ * application works. A consumer delivers unacknowledged messages again from its memory; if its
+ * connection is lost, the broker delivers them again to any member of the group. As in MassTransit,
+ * a copy of a poisoned message is published to the queue "<group>_error"; the message itself is
+ * acknowledged once the broker has confirmed the copy. The bus does not count deliveries, so no
+ * delivery is ever exhausted.
  */
 #ifndef QUIPU_ADAPTERS_BUS_RABBITMQ_RABBITMQ_BUS_H
 #define QUIPU_ADAPTERS_BUS_RABBITMQ_RABBITMQ_BUS_H

@@ -1,6 +1,6 @@
 /*
- * The connection of a link: logs in, disconnects, waits for frames, and explains failures. Only the
- * link's thread calls these functions, because rabbitmq-c is not thread-safe.
+ * Handles the connection of a link: logs in, disconnects, waits for frames, and explains failures.
+ * Only the link's thread calls these functions, because rabbitmq-c is not thread-safe.
  *
  * rabbitmq-c cannot interrupt a blocking call. Instead, other threads shut down the socket through
  * cut_fd, a duplicate of its descriptor. For the same reason, a thread that waits for frames polls
@@ -18,7 +18,7 @@
 
 #define CONNECT_TIMEOUT_S 5
 #define HANDSHAKE_TIMEOUT_S 5
-#define SET_UP_TIMEOUT_S 10 /* for each request; declaring may be slow */
+#define SET_UP_TIMEOUT_S 10 /* for each request while connecting; declaring may be slow */
 #define REQUEST_TIMEOUT_S 3
 #define GOODBYE_TIMEOUT_S 1
 
@@ -104,8 +104,9 @@ static bool open_socket(struct rabbitmq_link *link)
 }
 
 /*
- * Lets other threads cut the link from now on. They use a duplicate of the socket's descriptor,
- * because rabbitmq-c may close the original descriptor at any time.
+ * Lets other threads cut the link from now on, with a duplicate of the socket's descriptor, because
+ * rabbitmq-c may close the original descriptor at any time. Returns false if the descriptor cannot
+ * be duplicated or the link was stopped.
  */
 static bool allow_cutting(struct rabbitmq_link *link)
 {

@@ -50,8 +50,8 @@ static void drop_done(struct rabbitmq_consumer *consumer)
 	consumer->acked = consumer->given = 0;
 }
 
-/* Returns a delivery of the last fetch. Needs no lock, because the reader only appends to the list,
- * behind these deliveries. */
+/* Returns the delivery at `index` of the last fetch. Needs no lock, because the reader only appends
+ * to the list, behind the deliveries of the last fetch. */
 static struct rabbitmq_delivery *delivery_at(struct rabbitmq_consumer *consumer, size_t index)
 {
 	struct rabbitmq_delivery *delivery = consumer->first;
@@ -64,7 +64,8 @@ static struct rabbitmq_delivery *delivery_at(struct rabbitmq_consumer *consumer,
 
 /* ---- fetch ------------------------------------------------------------------------------- */
 
-/* Waits until there are deliveries from the current connection. The caller holds the lock. */
+/* Waits until there are deliveries from the current connection or the consumer is woken, but not
+ * beyond monotonic time `until_ns`. The caller holds the lock. */
 static void wait_for_some(struct rabbitmq_consumer *consumer, int64_t until_ns)
 {
 	bool in_time = true;
@@ -77,7 +78,7 @@ static void wait_for_some(struct rabbitmq_consumer *consumer, int64_t until_ns)
 	consumer->woken = false;
 }
 
-/* The caller holds the lock. */
+/* Fills `deliveries` from the beginning of the list. The caller holds the lock. */
 static void give(struct rabbitmq_consumer *consumer, struct bus_delivery *deliveries, size_t max)
 {
 	struct rabbitmq_delivery *from = consumer->first;
@@ -164,9 +165,9 @@ static bool set_aside_poisoned(struct rabbitmq_consumer *consumer, size_t to)
 /* ---- ack --------------------------------------------------------------------------------- */
 
 /*
- * Makes the reader acknowledge every delivery up to `tag`. If the reader does not send the
- * acknowledgement in time, cuts its connection, so that the acknowledgement cannot be sent later;
- * the broker then delivers the messages again. The caller holds the lock.
+ * Makes the reader acknowledge every delivery up to `tag`. Returns true if the reader has sent the
+ * acknowledgement. If it does not do so in time, cuts its connection, so that the acknowledgement
+ * cannot be sent later; the broker then delivers the messages again. The caller holds the lock.
  */
 static bool send_ack(struct rabbitmq_consumer *consumer, uint64_t tag)
 {
@@ -229,7 +230,8 @@ static void again(struct consumer *base)
 {
 	struct rabbitmq_consumer *consumer = consumer_of(base);
 
-	assert(consumer->acked <= consumer->given); /* the next fetch returns the others again */
+	/* Nothing to do: the next fetch returns the unacknowledged messages again. */
+	assert(consumer->acked <= consumer->given);
 }
 
 static void wake(struct consumer *base)

@@ -32,6 +32,7 @@
 
 #define RABBITMQ_PLACES_MAX 8
 
+/* The address of a node. */
 struct rabbitmq_place {
 	const char *host;
 	int port;
@@ -132,9 +133,9 @@ struct rabbitmq_link {
 	int wake_fd;
 	struct rabbitmq_link *next; /* next in bus->links */
 
-	/* Used only by the link's thread. */
+	/* The members up to logged_words are used only by the link's thread. */
 	amqp_connection_state_t state;   /* NULL while not connected */
-	size_t turn;                     /* selects the place of the URL to use */
+	size_t turn;                     /* selects the node of the URL to connect to */
 	uint64_t serial;                 /* random, different for each connection */
 	char words[RABBITMQ_WORDS_SIZE]; /* the last failure in words */
 	/* the words of the last warning; "" if there is none */
@@ -186,8 +187,9 @@ void rabbitmq_link_disconnect(struct rabbitmq_link *link, bool in_order);
 void rabbitmq_link_pause(struct rabbitmq_link *link, int ms);
 
 /*
- * Waits for a frame, a wake-up or steady time `until_ns`. Sends heartbeats while it waits. `frame`
- * is valid until the next call. Returns GONE if the AMQP channel or the connection is closed.
+ * Waits for a frame, a wake-up or monotonic time `until_ns`. Sends heartbeats while it waits.
+ * `frame` is valid until the next call. Returns GONE if the AMQP channel or the connection is
+ * closed.
  */
 enum rabbitmq_event rabbitmq_link_wait(
 	struct rabbitmq_link *link, amqp_frame_t *frame, int64_t until_ns);
@@ -218,7 +220,7 @@ struct rabbitmq_bus {
 	_Atomic bool up;       /* the broker responds, and everything is declared */
 	_Atomic bool doubted;  /* a declared exchange or queue may no longer exist */
 	_Atomic int blocked;   /* how many publishers the broker has blocked */
-	_Atomic int frame_max; /* in bytes, as negotiated with the broker */
+	_Atomic int frame_max; /* the maximum size of a frame, as negotiated with the broker */
 
 	pthread_mutex_t lock; /* guards the members below; never held across a blocking call */
 	struct rabbitmq_link *links;
@@ -250,8 +252,8 @@ void rabbitmq_watcher_doubt(struct rabbitmq_bus *bus);
 /* ---- topology ------------------------------------------------------------------------------ */
 
 /*
- * Called only by the link's thread. Each function blocks for one round trip or more. On failure it
- * returns false and sets link->words.
+ * Only the link's thread may call the functions of this section. Each function blocks for one round
+ * trip or more. On failure it returns false and sets link->words.
  */
 
 /* Declares the exchange of a channel and a queue for each of its groups. */
@@ -290,8 +292,8 @@ struct rabbitmq_letter {
 
 	enum bus_fate fate; /* set by the publisher */
 
-	/* Used only by the publisher. */
-	bool is_returned; /* by the broker, because no queue is bound for it */
+	/* Only the publisher sets is_returned and is_settled. */
+	bool is_returned; /* the broker has returned the letter: no queue is bound for it */
 	bool is_settled;  /* the broker has confirmed or refused the letter */
 };
 
@@ -300,7 +302,7 @@ struct rabbitmq_delivery {
 	amqp_message_t message;
 	amqp_bytes_t routing_key; /* owned */
 	uint64_t tag;
-	uint64_t serial; /* of the connection on which the message arrived */
+	uint64_t serial; /* the serial of the connection on which the message arrived */
 	const char *why; /* why the message is poisoned; NULL if it is not */
 	struct rabbitmq_delivery *next;
 };
@@ -308,9 +310,9 @@ struct rabbitmq_delivery {
 void rabbitmq_delivery_free(struct rabbitmq_delivery *delivery);
 
 /*
- * Converts a message. Where possible, the letter points into the message; everything else is in
- * `arena`. Returns false if AMQP cannot carry the message, or if the message's channel was not
- * declared.
+ * Fills `letter` from `message`. Where possible, the letter points into the message; everything
+ * else is in `arena`. Returns false if AMQP cannot carry the message, or if the message's channel
+ * was not declared.
  */
 QP_MUST_CHECK bool rabbitmq_letter_write(struct rabbitmq_letter *letter, struct arena *arena,
 	const struct rabbitmq_bus *bus, const struct bus_message *message);
@@ -325,6 +327,7 @@ void rabbitmq_delivery_read(struct bus_delivery *delivery, struct arena *arena,
 
 /* ---- publishers -------------------------------------------------------------------------- */
 
+/* The letters that a caller wants to publish together. */
 struct rabbitmq_job {
 	struct rabbitmq_letter *letters;
 	size_t count;
@@ -338,7 +341,7 @@ struct rabbitmq_publisher {
 	struct rabbitmq_link link;
 	const char *queue; /* declared whenever the link connects; NULL if there is no queue */
 
-	/* Used only by the link's thread. */
+	/* The members up to replace_at_ns are used only by the link's thread. */
 	struct rabbitmq_job *current; /* NULL between jobs */
 	uint64_t first_tag;           /* the broker's number of the job's first letter */
 	size_t written;               /* how many letters of the job are written */
@@ -349,7 +352,9 @@ struct rabbitmq_publisher {
 	size_t next_return;
 	uint64_t next_tag;
 	bool is_blocked;
-	bool is_stale; /* a confirm or a queue is missing, so the connection must be replaced */
+	/* the connection must be replaced, because a confirm or a queue is missing or a letter was
+	 * refused */
+	bool is_stale;
 	int64_t replace_at_ns; /* when a refusal may next set is_stale */
 
 	pthread_mutex_t lock; /* guards the members below */
@@ -391,15 +396,15 @@ enum rabbitmq_ack {
  */
 struct rabbitmq_consumer {
 	struct consumer base;
-	struct rabbitmq_link link; /* the link's thread is the reader */
+	struct rabbitmq_link link; /* this link is the reader (rabbitmq_reader.c) */
 	const struct bus_channel *channel;
 	char *queue;
 
-	/* Used only by the thread that uses the consumer. */
-	/* holds the deliveries of the last fetch, and letters written from them */
+	/* The members up to the lock are used only by the thread that calls fetch() and ack(). */
+	/* holds the deliveries of the last fetch, and the letters for poisoned ones */
 	struct arena arena;
 	size_t given; /* how many deliveries the last fetch returned */
-	size_t acked; /* how many of the given deliveries are acknowledged */
+	size_t acked; /* how many deliveries of the last fetch are acknowledged */
 	char *error_queue;
 	struct rabbitmq_publisher *error_publisher; /* NULL until a message is poisoned */
 
@@ -407,7 +412,7 @@ struct rabbitmq_consumer {
 	pthread_cond_t changed;
 	struct rabbitmq_delivery *first;
 	struct rabbitmq_delivery **last;
-	uint64_t serial; /* of the current connection; 0 if there is none */
+	uint64_t serial; /* the serial of the current connection; 0 if there is none */
 	enum rabbitmq_ack ack;
 	uint64_t ack_tag; /* the reader must acknowledge every delivery up to this tag */
 	bool woken;

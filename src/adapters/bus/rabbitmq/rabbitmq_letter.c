@@ -29,7 +29,8 @@
 /* The same limit as in the local bus. The broker's own default is 128 MiB. */
 #define BODY_MAX (64u * 1024 * 1024)
 
-/* The headers that MassTransit adds to a message in an error queue. */
+/* For the headers that MassTransit adds to a message in an error queue: the value of the header
+ * MT-Fault-ExceptionType, the number of these headers, and the maximum length of a reason. */
 #define FAULT_TYPE "Quipu.UnusableMessage"
 #define FAULT_HEADERS 4
 #define WHY_MAX 1024

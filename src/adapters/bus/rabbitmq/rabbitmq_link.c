@@ -1,6 +1,6 @@
 /*
- * A link: one connection and the thread that owns it. A connection of rabbitmq-c belongs to one
- * thread, its calls block, and a write may block forever if the broker does not read. Therefore a
+ * A link is one connection and the thread that owns it. A connection of rabbitmq-c belongs to one
+ * thread, its calls block, and sending may block forever if the broker does not read. Therefore a
  * thread with a deadline never calls rabbitmq-c. It passes its work to the link's thread and waits.
  * If the work is not done by the deadline, the waiting thread cuts the connection, which ends the
  * blocking call of the link's thread.
@@ -22,10 +22,11 @@
 
 #define PAUSE_MIN_MS 20
 #define PAUSE_MAX_MS 1000
-/* How long to wait for the bus, which also wakes the link when it comes up. */
+/* How long a link waits while the bus is down. The bus also wakes the link when it comes up. */
 #define WAITING_MS 5000
 
-/* A link warns after this many consecutive failures while the bus is up. */
+/* While the bus is up, a link warns after this many consecutive failures. The watcher warns after
+ * its first failure. */
 #define FAILURES_TO_WARN 4
 
 /* ---- the thread -------------------------------------------------------------------------- */
@@ -44,8 +45,8 @@ const struct rabbitmq_place *rabbitmq_link_place(const struct rabbitmq_link *lin
 }
 
 /*
- * Returns whether the failure deserves a warning: it is the first failure since the link worked, or
- * the broker answers and gives a new reason. If the broker still does not answer, that is not new.
+ * Returns whether the last failure is worth a warning: there was no warning since the link last
+ * connected, or the broker has answered with another reason than in the last warning.
  */
 static bool is_news(const struct rabbitmq_link *link)
 {
@@ -55,8 +56,8 @@ static bool is_news(const struct rabbitmq_link *link)
 	       strncmp(link->words, RABBITMQ_NO_ANSWER, strlen(RABBITMQ_NO_ANSWER)) != 0;
 }
 
-/* Counts a failure, moves on to the next node, and warns after several consecutive failures. While
- * the bus is down, only the watcher warns. */
+/* Counts a failure and moves on to the next node. Warns if the failure is news; a link that is not
+ * the watcher warns only after several consecutive failures, and only while the bus is up. */
 static void note_failure(struct rabbitmq_link *link)
 {
 	int failures = atomic_fetch_add(&link->failures, 1) + 1;

@@ -18,8 +18,8 @@ static struct rabbitmq_producer *producer_of(struct producer *base)
 	return (struct rabbitmq_producer *)base;
 }
 
-/* Converts messages to letters. Leaves out messages that cannot be sent; they stay
- * NOT_PERSISTED. */
+/* Converts messages to letters and returns the number of letters. Leaves out messages that cannot
+ * be sent; these messages stay NOT_PERSISTED. */
 static size_t write_letters(struct rabbitmq_producer *producer, const struct bus_message *messages,
 	size_t count, struct rabbitmq_letter *letters)
 {

@@ -1,12 +1,12 @@
 /*
- * Publishers. A caller passes a job to the link's thread and waits. That thread writes all letters
- * and then reads the broker's confirms until it has all of them or the deadline has passed. The
- * fate of a letter:
+ * A publisher sends letters to the broker. A caller passes a job to the link's thread and waits.
+ * That thread writes all letters to the connection and then reads the broker's confirms until it
+ * has all of them or the deadline has passed. The fate of a letter:
  *
  *   not written                                NOT_PERSISTED
- *   written, not settled (yet)                 UNKNOWN
+ *   written, not yet confirmed or refused      UNKNOWN
  *   confirmed (ack)                            CONFIRMED
- *   returned, which precedes its confirm       NOT_PERSISTED
+ *   returned, then confirmed or refused        NOT_PERSISTED
  *   refused (nack)                             UNKNOWN
  *
  * A nack means that the broker takes no responsibility for a letter, not that no queue has it. If
@@ -80,8 +80,8 @@ static void settle(
 		letter->fate = BUS_CONFIRMED;
 }
 
-/* Settles the letters that a confirm covers. The confirm cannot belong to an earlier job: either
- * all confirms of that job have arrived, or its connection was replaced. */
+/* Sets the fates of the letters that a confirm covers. The confirm cannot belong to an earlier job:
+ * either all confirms of that job have arrived, or its connection was replaced. */
 static void take_confirm(
 	struct rabbitmq_publisher *publisher, uint64_t tag, bool multiple, bool accepted)
 {
@@ -138,7 +138,8 @@ static void take_return(struct rabbitmq_publisher *publisher, const amqp_basic_r
 	publisher->next_return = i + 1;
 }
 
-/* Reads the content that follows the method. Returns false if the link is lost. */
+/* Reads the returned message, which follows `method`, and handles the return. Returns false if the
+ * link is lost. */
 static bool read_return(struct rabbitmq_publisher *publisher, const amqp_basic_return_t *method)
 {
 	struct rabbitmq_link *link = &publisher->link;
@@ -176,7 +177,7 @@ static void set_blocked(struct rabbitmq_publisher *publisher, bool is_blocked)
 			   : "accepts messages again");
 }
 
-/* Returns false if the link is lost. */
+/* Handles one frame. Returns false if the link is lost. */
 static bool take_frame(struct rabbitmq_publisher *publisher, const amqp_frame_t *frame)
 {
 	const amqp_method_t *method = &frame->payload.method;
@@ -206,8 +207,8 @@ static bool take_frame(struct rabbitmq_publisher *publisher, const amqp_frame_t 
 /* ---- a job ------------------------------------------------------------------------------- */
 
 /*
- * Handles all frames that have arrived. If letters are still unsettled, waits for more frames until
- * steady time `until_ns`. Returns false if the link is lost.
+ * Handles all frames that have arrived. As long as letters are neither confirmed nor refused, waits
+ * for more frames until monotonic time `until_ns`. Returns false if the link is lost.
  */
 static bool take_confirms(struct rabbitmq_publisher *publisher, int64_t until_ns)
 {

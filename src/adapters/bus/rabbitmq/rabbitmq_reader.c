@@ -1,6 +1,6 @@
 /*
- * The reader: the link of a consumer. It receives deliveries as they arrive, keeps sending
- * heartbeats while the application works on a batch, and writes the acknowledgements that the
+ * The reader is the link of a consumer. It receives deliveries as they arrive, keeps sending
+ * heartbeats while the application handles messages, and sends the acknowledgements that the
  * consumer's thread requests. The list of deliveries is bounded, because the broker stops sending
  * when PREFETCH deliveries are unacknowledged.
  *
@@ -46,7 +46,8 @@ static void append(struct rabbitmq_consumer *consumer, struct rabbitmq_delivery 
 	pthread_mutex_unlock(&consumer->lock);
 }
 
-/* Reads the content that follows the method. Returns false if the link is lost. */
+/* Reads the message that follows `method`, and adds it to the consumer's list. Returns false if the
+ * link is lost. */
 static bool receive(struct rabbitmq_link *link, const amqp_basic_deliver_t *method)
 {
 	struct rabbitmq_delivery *delivery = qp_calloc(1, sizeof(*delivery));
@@ -84,8 +85,8 @@ static bool take_frame(struct rabbitmq_link *link, const amqp_frame_t *frame)
 
 /* ---- acknowledgements -------------------------------------------------------------------- */
 
-/* Returns the tag up to which the consumer wants to acknowledge deliveries, or 0 if it wants
- * nothing. */
+/* Returns the tag up to which the consumer's thread wants deliveries acknowledged, or 0 if it wants
+ * no acknowledgement. */
 static uint64_t wanted_ack(struct rabbitmq_consumer *consumer)
 {
 	uint64_t tag;

@@ -5,8 +5,8 @@
 
 #include "adapters/bus/rabbitmq/rabbitmq_internal.h"
 
-/* Loads the files. Sets an empty password for the key, because OpenSSL would otherwise prompt for a
- * password on the terminal. */
+/* Loads the certificates and the private key that the URL names. Sets an empty password for the
+ * key, because OpenSSL would otherwise prompt for a password on the terminal. */
 static bool use_files(amqp_socket_t *socket, const struct rabbitmq_url *url, char *why, size_t size)
 {
 	if (url->verify && amqp_ssl_socket_set_cacert(socket, url->cacert_file) != AMQP_STATUS_OK) {

@@ -2,8 +2,8 @@
  * Parses amqp://user:password@host:port,…/vhost?option=value&…
  *
  * Values may be secrets, so no error text repeats a value. The parser of rabbitmq-c is not used,
- * because it does not support options and does not report what is wrong. Each function returns NULL
- * on success; otherwise it returns a text that completes the error "… is not valid: …".
+ * because it does not support options and does not report what is wrong. The functions that return
+ * a text return NULL on success; otherwise the text completes the error "… is not valid: …".
  */
 #include <stdio.h>
 

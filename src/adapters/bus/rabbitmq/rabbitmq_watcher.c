@@ -1,7 +1,7 @@
 /*
- * The watcher: a link that declares all exchanges and queues and then keeps sending small requests.
- * It is the circuit breaker of the bus: while the broker does not respond to these requests, the
- * bus is down, producers refuse messages, and no other link connects.
+ * The watcher is a link that declares all exchanges and queues and then keeps sending small
+ * requests. It is the circuit breaker of the bus: while the broker does not respond to these
+ * requests, the bus is down, producers refuse messages, and no other link connects.
  *
  *   state   event                                                     next
  *   down    connected, and everything is declared                     up

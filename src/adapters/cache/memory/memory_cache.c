@@ -2,7 +2,8 @@
  * The memory cache: the calls of ports/cache.h on a table under one mutex.
  *
  * A call holds the lock for its whole batch, so each entry is handled atomically. No call can fail.
- * TTLs and versions follow the same rules as in Redis, and one contract suite tests both.
+ * TTLs and versions follow the same rules as in the Redis cache, and one contract suite tests both
+ * caches.
  */
 #include "adapters/cache/memory/memory_cache.h"
 

@@ -16,8 +16,8 @@
 #define MEMORY_CACHE_ENTRIES_MAX 100000
 
 /*
- * Entries expire by the steady time of `clock`, because a wall clock that steps back would keep an
- * exhausted limit past its window. `name` and `clock` must live as long as the cache.
+ * Entries expire by the monotonic time of `clock`, because a wall clock that steps back would keep
+ * an exhausted limit past its window. `name` and `clock` must live as long as the cache.
  */
 struct cache *memory_cache_new(const char *name, const struct clock *clock);
 

@@ -1,7 +1,7 @@
 /*
- * The table of the memory cache: entries by kind and user, each with an expiry. Their number is
- * bounded: when the table is full, it evicts the entry whose last write is oldest. The table has no
- * lock of its own.
+ * The table of the memory cache: entries by kind and user, each with an expiry. The number of
+ * entries is bounded: when the table is full, it evicts the entry whose last write is oldest. The
+ * table has no lock of its own.
  */
 #ifndef QUIPU_ADAPTERS_CACHE_MEMORY_MEMORY_TABLE_H
 #define QUIPU_ADAPTERS_CACHE_MEMORY_MEMORY_TABLE_H
@@ -55,11 +55,12 @@ struct memory_table {
 struct memory_entry *memory_table_find(
 	struct memory_table *table, enum memory_kind kind, struct slice user_id, int64_t now_ns);
 
-/* Returns a new entry for the caller to fill in. It replaces an existing entry of the user. */
+/* Returns a new entry for the caller to fill in. It replaces the user's entry of that kind, if
+ * there is one. */
 struct memory_entry *memory_table_put(struct memory_table *table, enum memory_kind kind,
 	struct slice user_id, int64_t ends_at_ns);
 
-/* Removes the entry, if there is one. */
+/* Removes the user's entry of that kind, if there is one. */
 void memory_table_remove(struct memory_table *table, enum memory_kind kind, struct slice user_id);
 
 void memory_table_clear(struct memory_table *table);

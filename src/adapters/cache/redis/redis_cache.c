@@ -1,16 +1,21 @@
 /*
- * The circuit breaker: decides whether Redis is in use. A background thread probes Redis.
+ * The circuit breaker: decides whether Redis is in use. A background thread probes Redis. Deletions
+ * that could not be made while Redis was away are owed: they must succeed before Redis is used.
  *
  *   phase     event                                           next      log line
  *   away      the thread reaches Redis                        returns
- *   away      the thread does not reach Redis                 away      REDIS DOWN, if at start
- *   returns   the owed deletions have succeeded               in use    in use
- *   returns   an owed or a new deletion fails                 away
- *   in use    a call or a ping of this round fails,           away      REDIS DOWN
- *             or a deletion of any round
+ *   away      the thread does not reach Redis                 away      REDIS DOWN
+ *   returns   the owed deletions have succeeded               in use    Redis is in use
+ *   returns   an owed or a new deletion fails                 away      REDIS DOWN
+ *   in use    a deletion fails                                away      REDIS DOWN
+ *   in use    a ping or another call fails on a connection    away      REDIS DOWN
+ *             that was opened since Redis was last away
+ *   in use    the Sentinels have chosen another master        away      REDIS DOWN
  *
- * A call reads one atomic to learn the phase; only a change of phase takes the lock. Log lines are
- * written with the lock held, so that they appear in the order of the changes.
+ * After REDIS DOWN was logged, it is not logged again until Redis has been in use.
+ *
+ * A call reads the phase from one atomic variable, without the lock. Log lines are written with the
+ * lock held, so that they appear in the order of the changes.
  */
 #include <assert.h>
 #include <pthread.h>
@@ -33,11 +38,11 @@ struct redis_cache {
 	struct listeners listeners;
 	_Atomic(struct redis_waker *) waker; /* NULL until the first listener is added */
 
-	/* Used only by the background thread. */
+	/* The background thread. It alone uses the members that follow, down to `making_up`. */
 	pthread_t prober;
 	struct redis_connection connection;
-	struct redis_connection sentinel; /* to one of the Sentinels, if the URL names any */
-	struct redis_place master; /* as the Sentinels named it when Redis was last reached */
+	struct redis_connection sentinel; /* leads to a Sentinel, if the URL names any */
+	struct redis_place master; /* the server to use, as named by the URL or the Sentinels */
 	struct redis_drops *making_up;
 
 	pthread_mutex_t lock; /* guards the members below */
@@ -74,7 +79,7 @@ static enum redis_phase phase_of(const struct redis_cache *cache)
 	return redis_phase_at(redis_cache_moment(cache));
 }
 
-/* The only place where the phase changes. The caller holds the lock. */
+/* Changes the phase; no other function does. The caller holds the lock. */
 static void enter(struct redis_cache *cache, enum redis_phase phase)
 {
 	uint64_t moment = redis_cache_moment(cache);
@@ -140,8 +145,8 @@ bool redis_cache_owe_if_away(struct redis_cache *cache, const struct redis_debt 
 	return is_away;
 }
 
-/* Stops using Redis even if the failure belongs to an earlier round: Redis still has entries that
- * should have been deleted, and may be in use again by now. */
+/* Stops using Redis in any phase. Redis may have been away and come back since the deletion failed,
+ * but it still has the entries that should have been deleted. */
 void redis_cache_owe(struct redis_cache *cache, const struct redis_debt *debt, const char *why)
 {
 	pthread_mutex_lock(&cache->lock);
@@ -172,8 +177,8 @@ static bool has_sentinels(const struct redis_cache *cache)
  * Enters the phase REDIS_RETURNS. From now on, new deletions go to Redis directly; the deletions
  * owed so far are in `making_up`.
  *
- * With Sentinels, the master may be a former replica that lacks the last deletions, so this adds
- * all users to the deletions. Every process does so when it reaches the new master, and thereby
+ * With Sentinels, the master may be a former replica that lacks the last deletions, so the entries
+ * of all users will be deleted. Every process does so when it reaches the new master, and thereby
  * also deletes the entries that other processes have stored there in the meantime.
  */
 static void begin_return(struct redis_cache *cache)
@@ -242,7 +247,7 @@ static bool reach(struct redis_cache *cache)
 	return true;
 }
 
-/* Called while Redis is away. */
+/* Tries to reach Redis and to repeat the owed deletions. Called while Redis is away. */
 static void try_to_come_back(struct redis_cache *cache)
 {
 	redis_connection_close(&cache->connection);

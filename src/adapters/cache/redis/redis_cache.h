@@ -20,7 +20,7 @@
  * `url` is redis://[user:password@]host[:port][/db], or names the Sentinels that know the server:
  * redis+sentinel://[user:password@]host[:port][,host[:port]...]/master[/db]. The user may be empty,
  * and user and password may contain %XX. start() checks the URL, and no part of it is ever logged.
- * Both strings must live as long as the cache.
+ * `name` and `url` must live as long as the cache.
  */
 struct cache *redis_cache_new(const char *name, const char *url);
 

@@ -1,5 +1,5 @@
 /*
- * One connection to Redis: opens it, makes round trips with a deadline, and explains failures.
+ * Opens one connection to Redis, makes round trips with a deadline, and explains failures.
  *
  * hiredis has a timeout for each read, but none for a whole round trip, so the deadline is checked
  * here. After any failure the connection is closed, because replies that arrive later could not be
@@ -190,9 +190,10 @@ static bool receive_scripts(struct redis_connection *connection)
  * that replies to PING but refuses writes (out of memory, read-only replica, disk error), and every
  * request would fail.
  *
- * The server checks SETRANGE with no bytes like any write, but SETRANGE then creates nothing. The
- * name belongs to no user and has the usual prefix, so that ACLs allow it. ACL errors, and errors
- * about the type of an existing value, do not matter here.
+ * The trial write is a SETRANGE with no bytes. The server checks it like any other write, but it
+ * creates nothing. It names the limit of an empty user id: the name belongs to no user, but has the
+ * usual prefix, so that ACLs allow it. ACL errors, and errors about the type of an existing value,
+ * do not matter here.
  */
 static bool send_trial_write(struct redis_connection *connection)
 {

@@ -1,5 +1,5 @@
 /*
- * The calls of ports/cache.h for counters. The scripts implement their guarantees.
+ * The calls of ports/cache.h for counters. The scripts implement the port's guarantees.
  *
  * Most reads are hits, so redis_counter_get() first runs a script that only reads. For the misses
  * it then runs the script that can also grant leases, which costs Redis three times as much. Calls
@@ -66,7 +66,7 @@ static void add_nothing(const void *entry, struct redis_words *words)
 	(void)words;
 }
 
-/* Cuts `text` off the front of `*rest`. */
+/* If `*rest` begins with `text`, cuts it off and returns true. */
 static bool skip(struct slice *rest, const char *text)
 {
 	if (!slice_starts_with(*rest, text))
@@ -75,7 +75,8 @@ static bool skip(struct slice *rest, const char *text)
 	return true;
 }
 
-/* Cuts a number and the comma after it off the front of `*rest`. */
+/* Cuts a number and the comma after it off the front of `*rest`. Returns false if the text before
+ * the comma is not a number from 0 to NUMBER_MAX. */
 static bool take_number(struct slice *rest, int64_t *value)
 {
 	return text_to_int(slice_cut(rest, ','), value) && *value >= 0 && *value <= NUMBER_MAX;
@@ -133,7 +134,8 @@ static bool read_hit(struct slice text, struct cached_counter *counter)
 	return true;
 }
 
-/* The entry already contains the lease that was requested for it. */
+/* Reads the reply for one entry. `entry` already contains the requested lease; if that lease was
+ * not granted, sets it to 0. Returns false if the reply has a form that the script never sends. */
 static bool read_got(const redisReply *reply, void *entry)
 {
 	struct cached_counter *counter = entry;
@@ -164,8 +166,8 @@ static int64_t draw_lease(struct redis_session *session)
 	return 1 + (int64_t)dice_below(&session->dice, INT64_MAX);
 }
 
-/* Copies the misses into `missed`, each with a new lease number to request. Returns their
- * number. */
+/* Copies the misses into `missed`, each with a new lease number to request. Returns the number of
+ * misses. */
 static size_t gather_missed(struct redis_session *session, const struct cached_counter *counters,
 	size_t count, struct cached_counter *missed)
 {
@@ -191,8 +193,9 @@ static void put_back(
 }
 
 /*
- * Requests leases for the misses. Some of them turn out to be hits: their values were written in
- * the meantime, or have a form that read_value() does not know.
+ * Requests leases for the misses. Some misses turn out to be hits: the value was written in the
+ * meantime, or the script can read the value although read_value() cannot. Returns false if the
+ * connection has failed.
  */
 static bool get_missed(struct redis_session *session, struct cached_counter *counters, size_t count)
 {
@@ -249,7 +252,7 @@ static const struct redis_verb fill = {
 	.add_arguments = add_leased_value,
 };
 
-/* Copies the entries that have a lease. */
+/* Returns copies of the entries that have a lease, and sets `*leased_count`. */
 static struct cached_counter *leased_of(struct redis_session *session,
 	const struct cached_counter *counters, size_t count, size_t *leased_count)
 {

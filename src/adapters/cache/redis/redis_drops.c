@@ -125,7 +125,7 @@ void redis_drops_clear(struct redis_drops *drops)
 		forget(&drops->users[kind]);
 }
 
-/* ---- making up --------------------------------------------------------------------------- */
+/* ---- repeating the deletions ------------------------------------------------------------- */
 
 static bool send_deletion(
 	struct redis_connection *connection, enum redis_kind kind, struct slice user_id)

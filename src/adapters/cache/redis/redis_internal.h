@@ -15,7 +15,7 @@
  *   limits       the port's calls for limits
  *   counters     the port's calls for counters
  *
- * There is one lock, the cache's. No thread holds it while it talks to Redis.
+ * These files have one lock, in struct redis_cache. No thread holds it while talking to Redis.
  */
 #ifndef QUIPU_ADAPTERS_CACHE_REDIS_REDIS_INTERNAL_H
 #define QUIPU_ADAPTERS_CACHE_REDIS_REDIS_INTERNAL_H
@@ -37,8 +37,9 @@
 #define REDIS_PROBE_MS 200
 
 /*
- * The most words that a command can have. The longest command calls a script: EVALSHA, the script's
- * SHA, the number of names, and then the names and arguments of each entry.
+ * One run of a script handles at most REDIS_ENTRIES_MAX entries. REDIS_WORDS_MAX is the most words
+ * that a command to Redis can have. The longest command calls a script: EVALSHA, the script's SHA,
+ * the number of names, and then the names and arguments of each entry.
  */
 #define REDIS_ENTRIES_MAX 128
 #define REDIS_ENTRY_WORDS_MAX 6
@@ -52,8 +53,9 @@
 enum redis_name { REDIS_NAME_LIMIT, REDIS_NAME_COUNTER, REDIS_NAME_LEASE, REDIS_NAME_LIST };
 
 /*
- * Writes the name under which Redis keeps this entry of the user into `space`, and returns the
- * name. Different entries or users never have the same name.
+ * Returns the name under which Redis keeps an entry of the user, written to `space`. `name` says
+ * which entry: the limit, the counter, the lease, or the list of the user's counters. Different
+ * entries or users never have the same name.
  */
 struct slice redis_name(enum redis_name name, struct slice user_id, char space[REDIS_NAME_SIZE]);
 
@@ -94,7 +96,7 @@ enum redis_script {
 	REDIS_SCRIPTS
 };
 
-/* See redis_scripts.c. */
+/* The Lua text of each script; see redis_scripts.c. */
 extern const char *const redis_script_texts[REDIS_SCRIPTS];
 
 #define REDIS_SHA_LEN 40
@@ -109,8 +111,8 @@ struct redis_connection {
 };
 
 /*
- * Only connects. The connection must not be open, and its timeout must be set. On failure it is
- * closed and `why` is set.
+ * Connects, and sends nothing yet. The connection must not be open, and its timeout_ms must be set.
+ * On failure, the connection is closed and its `why` is set.
  */
 QP_MUST_CHECK bool redis_connection_dial(
 	struct redis_connection *connection, const struct redis_place *place);
@@ -120,7 +122,7 @@ QP_MUST_CHECK bool redis_connection_dial(
 QP_MUST_CHECK bool redis_connection_open(struct redis_connection *connection,
 	const struct redis_place *place, const struct redis_url *url);
 
-/* Does nothing if the connection is not open. Keeps `why`. */
+/* Closes the connection if it is open. Keeps `why`. */
 void redis_connection_close(struct redis_connection *connection);
 
 /* Returns whether the connection is open and has nothing to read, which is the normal state between
@@ -133,8 +135,8 @@ QP_MUST_CHECK bool redis_connection_address(
 
 /*
  * A round trip is redis_begin(), redis_send() for each command, and redis_receive() for each reply.
- * A failure closes the connection and sets `why`. A reply may be an error that the server reports.
- * The caller frees each reply with freeReplyObject().
+ * A failure closes the connection and sets `why`. An error that the server reports is not a failure
+ * but a reply. The caller frees each reply with freeReplyObject().
  */
 void redis_begin(struct redis_connection *connection);
 QP_MUST_CHECK bool redis_send(
@@ -149,7 +151,8 @@ QP_MUST_CHECK bool redis_send_login(
 void redis_connection_refuse(
 	struct redis_connection *connection, const char *what, const redisReply *reply);
 
-/* Receives `count` replies and fails if one of them is an error. */
+/* Receives `count` replies. If a reply is an error, closes the connection and returns false. `what`
+ * describes the requests. */
 QP_MUST_CHECK bool redis_receive_ok(
 	struct redis_connection *connection, const char *what, size_t count);
 
@@ -160,7 +163,8 @@ bool redis_is_error(const redisReply *reply, const char *code);
 
 /*
  * Asks the Sentinels of the URL where the master is, one after another until one answers. If
- * `connection` is open, asks its Sentinel first. On failure sets the connection's `why`.
+ * `connection` is still open to a Sentinel, asks that Sentinel first. If none answers, sets the
+ * connection's `why` and returns false.
  */
 QP_MUST_CHECK bool redis_sentinel_find(struct redis_connection *connection,
 	const struct redis_url *url, struct redis_place *master);
@@ -171,8 +175,8 @@ QP_MUST_CHECK bool redis_sentinel_find(struct redis_connection *connection,
 #define REDIS_DROPS_SLOTS (2 * REDIS_DROPS_MAX)
 
 /*
- * The entries of a user that are deleted together: the hash of the limit; or the counter, its lease
- * and the list.
+ * Which entries of a user are deleted together. REDIS_LIMITS: the hash of the limit.
+ * REDIS_COUNTERS: the counter, its lease, and the list of the user's counters.
  */
 enum redis_kind { REDIS_LIMITS, REDIS_COUNTERS, REDIS_KINDS };
 
@@ -184,7 +188,8 @@ struct redis_users {
 	struct slice slots[REDIS_DROPS_SLOTS]; /* open addressing; the set owns the ids */
 };
 
-/* The deletions that have failed; all zero if there are none. The struct has no lock of its own. */
+/* The users whose entries still have to be deleted, by kind; all zero if there are none. The struct
+ * has no lock of its own. */
 struct redis_drops {
 	struct redis_users users[REDIS_KINDS];
 };
@@ -211,10 +216,11 @@ struct redis_cache;
 struct redis_cache *redis_cache_of(struct cache *cache);
 
 /*
- * The phases follow each other in this order and are counted. A moment is the number of phases
- * begun so far, so moment % REDIS_PHASES is the current phase. The phase REDIS_RETURNS repeats the
- * owed deletions. During it, new deletions go to Redis directly; if they were added to the owed
- * ones, the debt might grow faster than it shrinks.
+ * The phases follow each other in this order, in a cycle. A moment is the number of phase changes
+ * so far, skipped phases included, so moment % REDIS_PHASES is the current phase. In the phase
+ * REDIS_RETURNS, the background thread repeats the owed deletions, and new deletions go to Redis
+ * directly: if new deletions were added to the owed ones, the debt might grow faster than it
+ * shrinks.
  */
 enum redis_phase { REDIS_AWAY, REDIS_RETURNS, REDIS_IN_USE, REDIS_PHASES };
 
@@ -225,16 +231,16 @@ static inline enum redis_phase redis_phase_at(uint64_t moment)
 	return (enum redis_phase)(moment % REDIS_PHASES);
 }
 
-/* Returns true if both moments belong to the same round of phases, i.e. Redis was not away between
- * them. A connection is used for one round only. */
+/* Returns true if both moments belong to the same cycle of phases, i.e. Redis did not go away
+ * between the two moments. A connection is used in one cycle only. */
 static inline bool redis_is_same_round(uint64_t moment, uint64_t other)
 {
 	return moment / REDIS_PHASES == other / REDIS_PHASES;
 }
 
 /*
- * Reports a failure on a connection that was opened at `moment`. If the connection belongs to the
- * current round, Redis is away from now on.
+ * Reports a failure on a connection that was opened at `moment`. From now on Redis is away, unless
+ * it has already been away since `moment`: then the failure is old and is ignored.
  */
 void redis_cache_failed(struct redis_cache *cache, uint64_t moment, const char *why);
 
@@ -253,7 +259,7 @@ QP_MUST_CHECK bool redis_cache_owe_if_away(
  * was. */
 void redis_cache_owe(struct redis_cache *cache, const struct redis_debt *debt, const char *why);
 
-/* For tests on a busy machine. Call it before start(). */
+/* Changes the timeout, for tests on a busy machine. Call this before start(). */
 void redis_cache_set_timeout_ms(struct cache *cache, int timeout_ms);
 
 /* Opens a connection to the address where the background thread last reached Redis, so that no
@@ -273,7 +279,7 @@ struct redis_waker;
 struct redis_waker *redis_waker_start(
 	struct redis_cache *cache, const char *db, struct listeners *listeners);
 
-/* Any thread, never blocks. */
+/* Queues an announcement, which the waker's thread publishes. Any thread; never blocks. */
 void redis_waker_announce(struct redis_waker *waker, const char *announcement);
 
 /* Ends the thread. Once this returns, no listener is called any more. */
@@ -284,9 +290,9 @@ void redis_waker_stop(struct redis_waker *waker);
 struct redis_session {
 	struct cache_session base;
 	struct redis_cache *cache;
-	struct latency *latency; /* the cache's */
+	struct latency *latency; /* points into the cache; all sessions share it */
 	struct redis_connection connection;
-	uint64_t moment; /* when the session last tried to open a connection */
+	uint64_t moment; /* redis_cache_moment() when the session last tried to connect */
 
 	struct arena arena; /* memory for the current call */
 	struct arena words; /* memory for the current command */
@@ -302,14 +308,15 @@ struct cache_session *redis_session_open(struct cache *cache);
 struct redis_session *redis_session_of(struct cache_session *session);
 
 /*
- * Makes sure that the session has a connection of the current round, and opens one if needed.
- * Returns false if Redis has not reached the phase `least`, or if the connection failed.
+ * Makes sure that the session has a connection that was opened since Redis was last away, and opens
+ * one if needed. Returns false if the current phase comes before `least`, or if the connection
+ * cannot be opened.
  */
 QP_MUST_CHECK bool redis_session_ready(struct redis_session *session, enum redis_phase least);
 
 /*
- * Like redis_session_ready(), for a call whose deletions must not get lost: it may run from the
- * phase REDIS_RETURNS on. If Redis is away, records the debt and returns false.
+ * Like redis_session_ready(), for a call whose deletions must not get lost: the call may also run
+ * in the phase REDIS_RETURNS. If Redis is away, records the debt and returns false.
  */
 QP_MUST_CHECK bool redis_session_ready_or_owe(
 	struct redis_session *session, const struct redis_debt *debt);
@@ -321,18 +328,18 @@ void redis_session_drop_replies(struct redis_session *session);
 void redis_session_end_call(struct redis_session *session);
 
 /*
- * Ends a call. If `ok` is false, the connection is already closed; reports the failure to the cache
- * and returns CACHE_AWAY.
+ * Ends a call. If `ok` is true, returns OK. Otherwise reports the failure to the cache and returns
+ * CACHE_AWAY; the connection must already be closed.
  */
 enum status redis_session_finish(struct redis_session *session, bool ok);
 
-/* Count the open sessions. */
+/* Keep the cache's number of open sessions up to date. */
 void redis_cache_session_opened(struct redis_cache *cache);
 void redis_cache_session_closed(struct redis_cache *cache);
 
 /* ---- runs -------------------------------------------------------------------------------- */
 
-/* A command that is being written. */
+/* A command to Redis that is being put together, word by word. */
 struct redis_words {
 	struct arena *arena;
 	struct slice *words;
@@ -373,7 +380,8 @@ QP_MUST_CHECK bool redis_run(struct redis_session *session, const struct redis_v
 QP_MUST_CHECK bool redis_read(
 	struct redis_session *session, const struct redis_verb *verb, void *entries, size_t count);
 
-/* Checks the replies of a verb whose read_entry is NULL. */
+/* Checks that every reply is a number, for a verb whose read_entry is NULL. If a reply is not a
+ * number, closes the connection and returns false. */
 QP_MUST_CHECK bool redis_check(struct redis_session *session, const struct redis_verb *verb);
 
 /* ---- the port's calls -------------------------------------------------------------------- */

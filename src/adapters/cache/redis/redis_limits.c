@@ -33,7 +33,7 @@ static void add_wanted(const void *entry, struct redis_words *words)
 	redis_add_number(words, limit->wanted);
 }
 
-/* Reads numbers separated by spaces. Returns false unless there are exactly `count` of them. */
+/* Reads numbers separated by spaces. Returns true if there are exactly `count` numbers. */
 static bool read_numbers(const redisReply *reply, int64_t *numbers, size_t count)
 {
 	struct slice rest = slice_make(reply->str, reply->len);

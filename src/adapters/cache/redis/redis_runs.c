@@ -3,7 +3,8 @@
  * because Redis serves no other client while a script runs. A call consists of as many runs as it
  * needs, in one round trip.
  *
- * Invariant: replies[i] belongs to run i. While run i is open, replies[i] is NULL or NOSCRIPT.
+ * Invariant: replies[i] belongs to run i. A run is open until it has a result; until then,
+ * replies[i] is NULL or NOSCRIPT.
  */
 #include <assert.h>
 #include <stdlib.h>

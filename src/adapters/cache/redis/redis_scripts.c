@@ -4,19 +4,20 @@
  *
  * Numbers in Lua are doubles, which are exact up to 2^53, so fields of at most 15 digits can be
  * added and compared. "%.0f" writes them without an exponent. windowStart and windowLength stay
- * text (18 digits always fit into int64). A limit that breaks these rules, has no TTL, or is not a
- * hash counts as damaged, and so does a counter that is not valid JSON: the script deletes a
- * damaged entry and treats it as a miss. Scripts run DEL without checking that the entry exists,
- * because DEL ignores missing entries.
+ * text; they have at most 18 digits, so they always fit into an int64. A limit that breaks these
+ * rules, has no TTL, or is not a hash counts as damaged, and so does a counter that is not valid
+ * JSON: the script deletes a damaged entry and treats it as a miss. Scripts run DEL without
+ * checking that the entry exists, because DEL ignores missing entries.
  *
  * KEYS and key in the scripts are Redis's words for what this adapter calls names.
  */
 #include "adapters/cache/redis/redis_internal.h"
 
 /*
- * KEYS: hashes. ARGV: for each hash, the wanted amount. Returns for each hash an empty text on a
- * miss; otherwise the granted amount, the limit, the new count, the TTL in ms, and the window's
- * start and length.
+ * Takes slots from limits. KEYS names the hashes of the limits; ARGV has for each hash how many
+ * slots are wanted. Returns a text for each hash. It is empty on a miss; otherwise it consists of
+ * the number of granted slots, the limit, the new count, the TTL in ms, and the window's start and
+ * length.
  *
  * A hash that has only the fields rateLimit and currentCount was written by another program. If its
  * count has reached its limit, the script grants nothing. Otherwise the hash counts as a miss,
@@ -62,8 +63,9 @@ static const char take[] =
 	"return answers\n";
 
 /*
- * KEYS: hashes. ARGV: for each hash, rateLimit, currentCount, windowStart, windowLength and the TTL
- * in seconds. Writes only hashes that do not exist yet. Returns how many it has written.
+ * Stores limits, but only those whose hashes do not exist yet. KEYS names the hashes; ARGV has for
+ * each hash the rateLimit, currentCount, windowStart, windowLength and the TTL in seconds. Returns
+ * how many hashes it has written.
  */
 static const char fill[] = "local filled = 0\n"
 			   "for i, key in ipairs(KEYS) do\n"
@@ -87,13 +89,14 @@ static const char fill[] = "local filled = 0\n"
 #define TTLS "local counter_ttl_s, lease_ttl_s = " COUNTER_TTL_S ", " LEASE_TTL_S "\n"
 
 /*
- * read(key) returns the counter that is stored at `key`, alone or in a list. If the value is not in
- * our format, read() deletes the value and returns nil. The JSON fields may come in any order, and
- * unknown fields are allowed, so that a person can write a value by hand. The caller of the script
- * checks that lastUpdated is a real date.
+ * read(key) returns the counter that is stored at `key`. The value at `key` is the counter itself,
+ * or a list that contains only this counter. If the value is not in our format, read() deletes the
+ * value and returns nil. The JSON fields may come in any order, and unknown fields are allowed, so
+ * that a person can write a value by hand. The caller of the script checks that lastUpdated is a
+ * real date.
  *
- * put(key, there, version, value) writes the value and returns 1. If the counter `there`, which
- * read() has returned, has a later version, put() writes nothing and returns 0.
+ * put(key, there, version, value) writes the value and returns 1. `there` is the counter that
+ * read() has returned; if its version is later, put() writes nothing and returns 0.
  */
 #define SHARED                                                                                     \
 	TTLS "local function whole(number)\n"                                                      \
@@ -145,8 +148,8 @@ static const char fill[] = "local filled = 0\n"
 	     "end\n"
 
 /*
- * KEYS: counters or lists. Returns each value, or nil if there is no value. A value without a TTL
- * also counts as missing, because Quipu always sets a TTL.
+ * Reads counters or lists, which KEYS names. Returns each value, or nil if there is no value. A
+ * value without a TTL also counts as missing, because Quipu always sets a TTL.
  */
 static const char counter_look[] = "local values = redis.call('MGET', unpack(KEYS))\n"
 				   "for i = 1, #KEYS do\n"
@@ -157,10 +160,11 @@ static const char counter_look[] = "local values = redis.call('MGET', unpack(KEY
 				   "return values\n";
 
 /*
- * KEYS: for each entry, a counter or list, and its lease. ARGV: for each entry, the requested
- * lease. Returns for each entry, on a hit, the count, version and lastUpdated; on a miss, 1 if the
- * lease was granted and 0 if not. A lease without a TTL does not come from Quipu and would prevent
- * filling for ever, so the script replaces it.
+ * Reads counters or lists, and grants leases for those that are missing. KEYS names for each entry
+ * the counter or list, and its lease; ARGV has for each entry the requested lease. Returns for each
+ * entry, on a hit, the count, version and lastUpdated; on a miss, 1 if the lease was granted and 0
+ * if not. A lease without a TTL does not come from Quipu and would prevent filling for ever, so the
+ * script replaces it.
  */
 static const char counter_get[] =
 	SHARED "local function give(lease, token)\n"
@@ -186,8 +190,9 @@ static const char counter_get[] =
 	       "return answers\n";
 
 /*
- * KEYS: for each entry, a counter or list, and its lease. ARGV: for each entry, the granted lease,
- * the version and the value. Returns how many values it has written.
+ * Writes counters or lists whose leases are still valid. KEYS names for each entry the counter or
+ * list, and its lease; ARGV has for each entry the granted lease, the version and the value.
+ * Returns how many values it has written.
  */
 static const char counter_fill[] =
 	SHARED "local written = 0\n"
@@ -201,9 +206,10 @@ static const char counter_fill[] =
 	       "return written\n";
 
 /*
- * KEYS: for each user, the counter, the lease and the list. ARGV: for each user, the version and
- * the value. Returns how many values it has written. It does not create a missing counter: before
- * the counter was removed, it may have had a later version.
+ * Replaces counters, and deletes their leases and lists. KEYS names for each user the counter, the
+ * lease and the list; ARGV has for each user the version and the value. Returns how many values it
+ * has written. The script does not create a missing counter: before the counter was removed, it may
+ * have had a later version.
  */
 static const char counter_refresh[] =
 	SHARED "local written = 0\n"

@@ -29,7 +29,7 @@ static bool read_place(const redisReply *reply, struct redis_place *place)
 	return true;
 }
 
-/* Closes the connection on failure. */
+/* Asks the connected Sentinel for the master's address. Closes the connection on failure. */
 static bool ask(struct redis_connection *connection, const struct redis_url *url,
 	struct redis_place *master)
 {
@@ -50,9 +50,9 @@ static bool ask(struct redis_connection *connection, const struct redis_url *url
 }
 
 /*
- * Logs in with the password of Redis, because Sentinels often have the same one. A Sentinel without
- * a password refuses the login, which does not matter; a Sentinel with another password refuses the
- * next request.
+ * Logs in with the password of Redis, because Sentinels often have the same password. A Sentinel
+ * without a password refuses the login, which does not matter; a Sentinel with another password
+ * refuses the next request.
  */
 static bool log_in(struct redis_connection *connection, const struct redis_url *url)
 {

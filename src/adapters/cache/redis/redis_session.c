@@ -1,14 +1,14 @@
 /*
- * A session of ports/cache.h: its connection and the table of its calls. A call reads no reply into
- * the caller's entries before all of its replies have arrived, so that a failed call leaves the
- * entries unchanged.
+ * A session of ports/cache.h: its connection and the table of its calls. A call writes to the
+ * caller's entries only after all of its replies have arrived and been read, so that a failed call
+ * leaves the entries unchanged.
  */
 #include <assert.h>
 #include <stdlib.h>
 
 #include "adapters/cache/redis/redis_internal.h"
 
-/* Enough for the largest run, unless user ids are very long. */
+/* Enough for the largest run of a script, unless user ids are very long. */
 #define ARENA_SIZE (32 * 1024)
 #define WORDS_ARENA_SIZE (64 * 1024)
 
@@ -22,7 +22,8 @@ struct redis_session *redis_session_of(struct cache_session *session)
 
 /* ---- the connection ---------------------------------------------------------------------- */
 
-/* Reports that a call has failed and its connection is closed. Returns CACHE_AWAY. */
+/* Reports to the cache that a call has failed. The connection must already be closed. Returns
+ * CACHE_AWAY. */
 static enum status fail(struct redis_session *session)
 {
 	assert(!session->connection.context);
@@ -49,7 +50,8 @@ bool redis_session_ready(struct redis_session *session, enum redis_phase least)
 	return false;
 }
 
-/* Loops only if Redis came back between the two checks. */
+/* If Redis comes back after redis_session_ready() has failed, the debt is not recorded, and the
+ * loop tries again. */
 bool redis_session_ready_or_owe(struct redis_session *session, const struct redis_debt *debt)
 {
 	while (!redis_session_ready(session, REDIS_RETURNS)) {

@@ -105,7 +105,8 @@ static const char *parse_db(struct redis_url *url, struct slice text)
 	return NULL;
 }
 
-/* Parses user:password@ and cuts it off `*text`. */
+/* If `*text` begins with user:password@, parses that part and cuts it off. Returns NULL, or a text
+ * that says what is wrong. */
 static const char *parse_login(struct redis_url *url, struct slice *text)
 {
 	const char *at = memrchr(text->data, '@', text->len);

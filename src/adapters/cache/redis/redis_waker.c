@@ -35,10 +35,10 @@ struct redis_waker {
 	pthread_t thread;
 	struct announcements announcements;
 
-	/* Used only by the thread. */
+	/* Only the waker's thread uses the members below. */
 	struct redis_connection in;
 	struct redis_connection out;
-	uint64_t moment; /* the cache's moment when `in` was opened */
+	uint64_t moment; /* redis_cache_moment() when the thread last tried to connect */
 	int64_t retry_at_ns;
 	bool has_warned;
 };

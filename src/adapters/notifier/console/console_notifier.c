@@ -50,7 +50,8 @@ static void notifier_send(struct notifier *base, const struct notice *notice)
 	notifier->tags[notifier->count++] = notice->tag;
 }
 
-/* Returns immediately if there are results to return. */
+/* Waits until wake() is called or monotonic time reaches `until_ns`. Does not wait if wait() has
+ * results to return. */
 static void wait_until_woken(struct console_notifier *notifier, int64_t until_ns)
 {
 	bool in_time = true;

@@ -1,11 +1,11 @@
 /*
- * send() only collects lines; the next wait() writes them all, so that a batch costs a few system
- * calls.
+ * send() only collects lines; the next wait() writes all of them, so that many notices cost only a
+ * few system calls.
  *
  * A pipe that nobody reads fills up, and a write to it would block for ever. So every write waits
  * until the pipe has room for PIPE_BUF bytes, writes no more than that, and gives up after
- * LONGEST_NS. A chunk ends with a line where it can: lines that were not written completely are
- * sent again, and a line that was torn gets a line break first.
+ * LONGEST_NS. A line that was not written completely counts as failed and is sent again as a whole,
+ * so a write ends at the end of a line if it can. After a torn line, a line break is written first.
  */
 #include "adapters/notifier/sms/sms_console.h"
 
@@ -92,8 +92,8 @@ static void console_send(struct notifier *base, const struct notice *notice)
 	json_decref(event);
 }
 
-/* Waits until a write of PIPE_BUF bytes does not block, or fails at once. Returns false at steady
- * time `until_ns`. */
+/* Waits until a write of PIPE_BUF bytes would not block, and returns true; the write may still
+ * fail. If monotonic time reaches `until_ns` first, sets errno and returns false. */
 static bool wait_for_room(int64_t until_ns)
 {
 	struct pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT};
@@ -171,7 +171,8 @@ static void flush(struct sms_console *console)
 		buffer_char(&console->page, '\n');
 }
 
-/* Returns immediately if there are results to return. */
+/* Waits until wake() is called or monotonic time reaches `until_ns`. Does not wait if wait() has
+ * results to return. */
 static void wait_until_woken(struct sms_console *console, int64_t until_ns)
 {
 	bool in_time = true;

@@ -1,9 +1,9 @@
 /*
- * The webhook notifier: slots, the transfers in them, and the check of the URL.
+ * Runs the transfers of the webhook notifier in its slots, and checks the URL.
  *
  * libcurl's multi interface runs all transfers in the calling thread, so `woken` is the only state
- * that other threads share. Invariant: each slot is in transit, in `free` or in `settled`, and
- * free_count is the length of `free`.
+ * that other threads share. Invariant: each slot is in transit, in the list `free` or in the list
+ * `settled`, and free_count is the length of `free`.
  */
 #include "adapters/notifier/webhook/webhook_notifier.h"
 

@@ -2,18 +2,21 @@
  * Implements ports/notifier.h with a webhook: each notice is one POST request with a JSON body. All
  * transfers run in the thread that calls wait(), with libcurl's multi interface. Only HTTP/1.1 is
  * used, so that each slot has its own connection and reuses it. With HTTP/2 all notices would share
- * one connection, and if it hung, all would hang.
+ * one connection, and if that connection hung, all notices would hang.
  *
  * A notice carries the same Idempotency-Key and webhook-id at every attempt, so that a receiver
- * that remembers these ids processes it once. If there are secrets, it is signed as in Standard
- * Webhooks.
+ * that remembers these ids processes the notice once. If there are secrets, each request is signed
+ * as in Standard Webhooks.
  *
  *   response                                 fate
  *   2xx                                      SENT
  *   4xx except 408, 425, 429                 REFUSED: the receiver will never accept it
  *   any other status, including redirects    FAILED: redirects are not followed
  *   none in time, or no connection           FAILED
- *   (the host's address is link-local)       FAILED, and no connection is opened
+ *   (the host's address is forbidden)        FAILED, and no connection is opened
+ *
+ * Link-local addresses and Amazon's fd00:ec2::254 are forbidden, because cloud providers serve
+ * credentials there.
  *
  * Retry-After is passed on if the status is 429 or 503; a value above one day counts as one day.
  *

@@ -37,7 +37,7 @@ struct webhook_secrets {
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
-/* Decodes base64, with or without padding. */
+/* Decodes base64, with or without padding. Returns false if the text is not base64. */
 static bool decode(struct arena *arena, struct slice text, struct slice *bytes)
 {
 	char *url = arena_alloc(arena, text.len + 1);

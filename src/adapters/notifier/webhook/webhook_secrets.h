@@ -1,8 +1,8 @@
 /*
  * The secrets that sign webhooks, in the format of Standard Webhooks (www.standardwebhooks.com). A
- * file contains one or two, each on a line of its own: whsec_ followed by 24 to 64 bytes in base64.
- * Empty lines and lines that begin with # are ignored. With two secrets, every request carries both
- * signatures, so that receivers can change from one to the other at any time.
+ * file contains one or two secrets, each on a line of its own: whsec_ followed by 24 to 64 bytes in
+ * base64. Empty lines and lines that begin with # are ignored. With two secrets, every request
+ * carries both signatures, so that receivers can change from one secret to the other at any time.
  */
 #ifndef QUIPU_ADAPTERS_NOTIFIER_WEBHOOK_WEBHOOK_SECRETS_H
 #define QUIPU_ADAPTERS_NOTIFIER_WEBHOOK_WEBHOOK_SECRETS_H
@@ -16,7 +16,7 @@
 
 #define WEBHOOK_SECRETS_MAX 2
 
-/* "v1," and 44 characters for each secret, the space between them, and a NUL. */
+/* Room for "v1," and 44 characters per secret, a space between the signatures, and a NUL. */
 #define WEBHOOK_SIGNATURES_SIZE (WEBHOOK_SECRETS_MAX * 48)
 
 struct webhook_secrets;
@@ -39,7 +39,7 @@ struct webhook_content {
 	struct slice body;
 };
 
-/* Writes the value of the header webhook-signature. Any thread. */
+/* Writes the value of the header webhook-signature to `out`. Any thread. */
 void webhook_secrets_sign(struct webhook_secrets *secrets, const struct webhook_content *content,
 	char out[WEBHOOK_SIGNATURES_SIZE]);
 

@@ -1,9 +1,9 @@
 /*
- * One notice in transit: the request, the response, and the result.
+ * Handles one notice in transit: its request, its response and its result.
  *
  * A response decides the fate as soon as its header is complete, whatever happens to its body. This
  * file writes its own error texts, because libcurl's error buffer contains the host and the URL.
- * Invariant: `headers` is NULL unless the slot is loaded.
+ * Invariant: a slot that is free or settled has no `headers`.
  */
 #include "adapters/notifier/webhook/webhook_slot.h"
 

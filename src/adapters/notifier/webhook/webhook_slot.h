@@ -1,6 +1,6 @@
 /*
- * One notice in transit: a handle of libcurl, the response so far, and the result. The handle, and
- * with it the connection, serves one notice after another.
+ * A slot carries one notice in transit: it has a handle of libcurl, the response so far, and the
+ * result. The handle, and with it the connection, serves one notice after another.
  *
  *   state      event                              next       function
  *   free       a notice is to be sent             loaded     slot_load

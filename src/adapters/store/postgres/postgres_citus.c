@@ -1,13 +1,14 @@
 /*
- * The statements that differ on Citus, by name. Each takes the same parameters and returns the same
- * columns as the statement that it replaces. They differ for these reasons:
+ * On Citus, each statement below replaces the plain statement with the same name. It takes the same
+ * parameters and returns the same columns. The statements differ for these reasons:
  *
- *   SHARDS        A statement runs only on some shards if a condition names values of the
- *                 distribution column. A join with the rows of a batch names no values, so the
- *                 statement would run on all shards.
+ *   shards        Citus skips shards only if a condition names values of the distribution column. A
+ *                 join with the rows of a batch names no values, so the statement would run on all
+ *                 shards. CITUS_SHARDS adds a condition that names the values.
  *   locks         FOR UPDATE works on one shard only. An UPDATE that changes nothing locks the same
- *                 rows, in the same order. It cannot skip rows that other sessions hold: it waits
- *                 for them as long as lock_timeout allows, and the caller runs smaller batches.
+ *                 rows, in the same order. It cannot skip rows that other sessions have locked: it
+ *                 waits for these rows until lock_timeout, and then the caller runs smaller
+ *                 batches.
  *   sweeps        A sweep chooses rows without locking them, and deletes the chosen rows that have
  *                 not changed since.
  *   time          A statement reads the time once, on the node to which Quipu is connected, as a
@@ -30,7 +31,7 @@
 #include <assert.h>
 
 /* clang-format off */
-/* ---- Idempotency-Keys, by key ------------------------------------------------------------- */
+/* ---- Idempotency-Keys, distributed by key ------------------------------------------------- */
 
 #define OWNED_KEYS                                                                         \
 	"FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY "                 \
@@ -42,8 +43,9 @@
 static_assert(IDEMPOTENCY_LEASE_US == 4000000, "quipu_keys_put repeats this value");
 
 static const struct pg_statement keys[] = {
-	/* Reads schema_migrations because only the coordinator has it. Otherwise Citus would run
-	 * the look-up of a single key entirely on the key's node, with that node's clock. */
+	/* The CTE `clock` selects from schema_migrations, because that table is only on the
+	 * coordinator. Otherwise Citus would run the look-up of a single key entirely on the key's
+	 * node, with that node's clock. */
 	{"quipu_keys_find",
 		"WITH clock AS MATERIALIZED ("
 		"  SELECT quipu_now() AS now FROM schema_migrations LIMIT 1) "
@@ -53,7 +55,7 @@ static const struct pg_statement keys[] = {
 		"JOIN idempotency_keys k ON k.scope = w.scope AND k.key = w.key "
 		"WHERE k.expires_at > " CITUS_NOW " " CITUS_SHARDS("k.key", "$2")},
 	/* The condition after DO UPDATE may neither read the time nor use a parameter, so it
-	 * derives the time from the lease. */
+	 * derives the time from lease_until, which is the current time plus the lease. */
 	{"quipu_keys_put",
 		"WITH " CITUS_CLOCK " "
 		"INSERT INTO idempotency_keys AS k (scope, key, fingerprint, status, "
@@ -112,7 +114,7 @@ static const struct pg_statement keys[] = {
 		"RETURNING 1"},
 };
 
-/* ---- counts, by item_id -------------------------------------------------------------------- */
+/* ---- counts, distributed by item_id -------------------------------------------------------- */
 
 #define COUNTS_FROM                                                                        \
 	"FROM unnest($1::text[]) WITH ORDINALITY AS w(id, n) "
@@ -154,7 +156,7 @@ static const struct pg_statement counts[] = {
 		"WHERE c.item_id = e.item_id " CITUS_SHARDS("c.item_id", "$1")},
 };
 
-/* ---- limits, by user_id -------------------------------------------------------------------- */
+/* ---- limits, distributed by user_id -------------------------------------------------------- */
 
 #define LIMITS_COLUMNS                                                                     \
 	"w.n, l.rate_limit, l.time_window, l.current_count, l.reserved_count, "            \
@@ -208,7 +210,7 @@ static const struct pg_statement limits[] = {
 		"RETURNING 1"},
 };
 
-/* ---- messages, by receiver_id, and conversations, by user_id -------------------------------- */
+/* ---- messages, distributed by receiver_id, and conversations, distributed by user_id -------- */
 
 #define MARKS                                                                              \
 	"unnest($1::text[], $2::text[]) WITH ORDINALITY AS w(receiver_id, id, n) "
@@ -301,7 +303,7 @@ static const struct pg_statement messages[] = {
 		"ORDER BY s.id DESC"},
 };
 
-/* ---- counters, by user_id -------------------------------------------------------------------- */
+/* ---- counters, distributed by user_id -------------------------------------------------------- */
 
 static const struct pg_statement counters[] = {
 	{"quipu_counter_messages_find",

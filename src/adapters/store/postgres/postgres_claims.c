@@ -1,16 +1,16 @@
 /*
- * Claims in PostgreSQL, and where they start.
+ * Implements claims in PostgreSQL, and decides where in the index they start.
  *
- * A row that is done leaves a dead entry at the head of the index on open rows until a vacuum
- * removes it: a minute later, or hours later if a backup holds an old snapshot. A claim that starts
- * at the head of the index reads all dead entries; after a minute at 14,000 events/s that took
- * three quarters of the claim's time. Therefore each store remembers a floor: the created_at of the
- * first open row. Claims start at the floor, and each claim raises it to the first row that is
- * still open.
+ * A row that is done leaves a dead entry at the head of the index on open rows. A vacuum removes
+ * the entry, but only after a minute, or after hours if a backup holds an old snapshot. A claim
+ * that starts at the head of the index reads all dead entries; after a minute at 14,000 events/s
+ * that took three quarters of the claim's time. Therefore each store remembers a floor: the
+ * created_at of the first open row. Claims start at the floor, and each claim raises the floor to
+ * the first row that is still open.
  *
  * A row can appear below the floor if its commit was more than SLACK_US late, or if another process
- * resent it. Such a row waits for the next scan of the whole index: for at most LOOK_LEAST_NS, or
- * longer if scans are slow.
+ * resent it. Such a row waits for the next scan of the whole index. Scans run every LOOK_LEAST_NS,
+ * or less often if they are slow.
  */
 #include "adapters/store/postgres/postgres_claims.h"
 
@@ -122,8 +122,8 @@ static struct pg_param epochs_of(
 	return pg_param_array(&epochs);
 }
 
-/* Runs a statement that returns the places of the claims it changed, and sets was_ours of each
- * claim. */
+/* Runs a statement that returns the number in the batch of each claim that it changed (see
+ * PG_CLAIM_IS_OURS). Sets was_ours of each claim to whether the statement changed it. */
 static enum status run_on_claims(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_param *params, size_t param_count, struct claim *claims, size_t count)
 {

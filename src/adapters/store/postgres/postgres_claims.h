@@ -1,7 +1,7 @@
 /*
- * Tables whose rows are claimed (ports/claim_repository.h), in PostgreSQL. All such tables share
- * the functions; the statements are templates into which the macros below insert the names of
- * tables and columns. For the columns of such a table, and for the meaning of `stage`, see
+ * Implements claims (ports/claim_repository.h) for tables in PostgreSQL. All tables whose rows are
+ * claimed share the functions; the statements are templates into which the macros below insert the
+ * names of tables and columns. For the columns of such a table, and for the meaning of `stage`, see
  * sql/postgres/entitlements/0001_entitlements.sql. To add a table, write
  *
  *     static const struct pg_claims claims = PG_CLAIMS("table", "id", …);
@@ -29,9 +29,10 @@ struct pg_claims {
 
 /* clang-format off */
 /*
- * Claims rows. $1 limit, $2 owner, $3 lease, $4 the created_at to start at (see postgres_claims.c).
- * The UPDATE compares ids with an array instead of joining the chosen rows: a join planned while
- * the table was empty would treat the table as the smaller side and read all of it.
+ * Claims rows. $1 is the limit, $2 the owner, $3 the length of the lease, and $4 the created_at to
+ * start at (see postgres_claims.c). The UPDATE compares ids with an array instead of joining the
+ * chosen rows: a join planned while the table was empty would treat the table as the smaller side
+ * and read all of it.
  */
 #define PG_CLAIM_SQL(table, id, occurred_at, busy)                                        \
 	"WITH " PG_CLOCK ", taken AS ("                                                   \
@@ -66,8 +67,8 @@ struct pg_claims {
 	"SELECT " PG_TO_US("coalesce(" PG_CLAIM_FIRST_OPEN(table) ", quipu_now())")
 
 /*
- * The condition under which this owner still has a claim: $1 is the owner; w has the id, epoch and
- * place of each claim, i.e. its number in the batch. Returns the places of the changed rows.
+ * Limits an UPDATE to claims that the owner $1 still has. The table w has the id and the epoch of
+ * each claim, and its number n in the batch. The UPDATE returns the numbers of the changed rows.
  *
  * With `id = w.id`, the planner may read the whole index of the primary key instead of looking up
  * each id. That happens if the table was empty when it was last analyzed, however large it is now.
@@ -159,8 +160,8 @@ extern const struct claim_repository_ops pg_claims_ops;
 		.list = {"quipu_" table "_list_rows", PG_CLAIM_LIST_SQL(table, id, done_at)},      \
 	}
 
-/* Makes claims start at `time_us` at the latest, because an open row with that created_at exists or
- * will soon exist. Any thread. */
+/* Lowers the floor (see postgres_claims.c) to `time_us` if it is higher. Call this when an open row
+ * with that created_at exists or will soon exist, so that claims find the row. Any thread. */
 void pg_claim_from(struct session *session, const struct pg_claims *claims, int64_t time_us);
 
 #endif

@@ -21,12 +21,12 @@
 #define COPY_LOCK "7310579613"
 
 /* A copy retries, because the connections of a process that has just ended may still hold the lock,
- * and because a server that waits for the end of a copy briefly takes it. */
+ * and because a server that waits for the end of a copy briefly takes the lock. */
 #define TRIES 20
 #define TRY_AGAIN_MS 100
 
-/* Runs a query that returns one boolean. Returns false, with a reason in `why`, if the query
- * fails. */
+/* Runs a query for one boolean, and sets `answer` to it. If the query fails, returns false with a
+ * reason in `why`. */
 static bool ask(PGconn *connection, const char *sql, bool *answer, char *why, size_t size)
 {
 	PGresult *result = PQexec(connection, sql);

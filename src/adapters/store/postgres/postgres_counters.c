@@ -1,9 +1,9 @@
 /*
  * Counters of unread messages in PostgreSQL.
  *
- * No statement locks rows in advance: lock() only reads, and put() changes only messages that are
- * still unread and counts them. If that count is too small, another session was faster, and the
- * batch runs again.
+ * No statement locks rows in advance: lock() only reads. put() updates only messages that are still
+ * unread, inserts only messages that are not stored yet, and counts both. If such a number is too
+ * small, another session was faster, and the batch runs again.
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 
@@ -37,8 +37,8 @@ static const struct pg_statement lock_statement = {
 	"AS u(user_id, message_id, state, event_us)"
 
 /* clang-format off */
-/* The old state, `known`, is a column of the rows, like the type in ADD_ROWS. If it were a
- * constant, the planner might read the index of all unread messages. */
+/* The old state is a column of w, the rows of the batch; the column is called `known`. If the old
+ * state were a constant, the planner might read the index of all unread messages. */
 static const struct pg_statement update_statement = {
 	"quipu_counter_messages_update",
 	"WITH w AS MATERIALIZED (SELECT u.*, 'unread' AS known FROM " PUT_ROWS ") "
@@ -83,8 +83,9 @@ static const struct pg_statement list_unread_statement = {
 };
 
 /*
- * The type is a column of the rows. If it were a constant, the planner, which has no statistics for
- * a new table, would read all counters of that type and search the batch for each of them.
+ * The type is a column of w, the rows of the batch. If it were a constant, the planner, which has
+ * no statistics for a new table, would read all counters of that type and search the batch for each
+ * counter.
  */
 #define ADD_ROWS                                                                          \
 	"WITH w AS MATERIALIZED ("                                                        \
@@ -185,8 +186,8 @@ static const struct pg_shape put_shape = {
 	.add = add_message,
 };
 
-/* Writes the messages whose `exists` has this value. Returns RERUN if another session changed one
- * of these messages first. */
+/* Writes either the existing messages (if `exists` is true) or the new ones. Returns RERUN if
+ * another session changed one of these messages first. */
 static enum status put_some(struct pg_session *session, const struct pg_statement *statement,
 	bool exists, const struct counter_message *messages, size_t count)
 {
@@ -232,7 +233,7 @@ static enum status list_unread(const struct counter_repository *repository, stru
 
 /* ---- counters ---------------------------------------------------------------------------- */
 
-/* Reads ROW_COLUMNS, which follow the first column. */
+/* Fills a row from ROW_COLUMNS, which begin with the second column of the result. */
 static void fill_row(struct counter_row *row, const PGresult *result, int at)
 {
 	row->exists = true;

@@ -12,7 +12,7 @@
  * array, with one index look-up per element (see session_settings in postgres_store.c), so rows are
  * locked in the order of their ids.
  *
- * CASE, unlike AND, evaluates in order: it compares sums with the bounds only if they fit into
+ * CASE, unlike AND, evaluates in order: it compares sums with the bounds only if the sums fit into
  * int64, so that no bound and no value can make the statement fail.
  */
 static const struct pg_statement add_statement = {
@@ -45,7 +45,7 @@ static struct count_bound bound_at(const PGresult *result, int at, int column)
 	return (struct count_bound){.is_set = true, .value = pg_int8(result, at, column)};
 }
 
-/* Fills a row from the columns of VALUES_SQL, starting with the second. */
+/* Fills a row from VALUES_SQL, which begins with the second column of the result. */
 static void fill_row(void *found, const PGresult *result, int at)
 {
 	struct count_row *row = found;

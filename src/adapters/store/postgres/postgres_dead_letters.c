@@ -116,7 +116,7 @@ static enum status depth(const struct dead_letter_repository *repository, struct
 	return status;
 }
 
-/* Returns the target of an action: "outbox_events/7d44…". */
+/* Returns the letter's name for operator_actions, such as "outbox_events/7d44…". */
 static struct slice name_of(
 	struct pg_session *session, const struct pg_dead_letters *view, struct slice id)
 {
@@ -128,7 +128,7 @@ static struct slice name_of(
 	return buffer_slice(&name);
 }
 
-/* Changes the row and the letter. Sets `found` if the letter was unresolved. */
+/* Changes the row that failed and the letter. Sets `found` to whether the letter was unresolved. */
 static enum status change(struct pg_session *session, const struct pg_dead_letters *view,
 	const struct pg_param *params, bool *found)
 {

@@ -12,17 +12,18 @@
  * The statements of one view:
  *
  *   put          stores letters: arrays of id, kind, type, key, position, error, payload and
- *                attempt_count; ignores poison
- *   put_poison   takes the parameters of `put` and stores only poison
+ *                attempt_count; ignores letters of the kind "poison"
+ *   put_poison   takes the parameters of `put` and stores only letters of the kind "poison"
  *   list         takes kind, the id of the last letter seen, and a limit
  *   find         takes kind and id; like `list` it returns id, kind, type, key, position, error,
  *                attempt_count, created, payload
- *   row          takes kind, id and the new status (PENDING or DISCARDED) of the row that failed
+ *   row          takes kind, id and the new status (PENDING or DISCARDED); changes the row that
+ *                failed
  *   letter       takes the parameters of `row` and marks the letter as resolved
  *   depth        counts unresolved letters
  *
- * `put`, `put_poison` and `letter` have no SQL if letters have no table of their own. If the letter
- * was unresolved, `letter` returns a row; without `letter`, `row` does.
+ * `put`, `put_poison` and `letter` have no SQL if letters have no table of their own. `letter`
+ * returns a row if the letter was unresolved; if `letter` has no SQL, `row` returns that row.
  */
 struct pg_dead_letters {
 	struct dead_letter_repository base;

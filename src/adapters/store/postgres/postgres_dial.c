@@ -1,9 +1,9 @@
 /*
- * Opens connections, and explains why one could not be opened.
+ * Opens connections, and explains why a connection could not be opened.
  *
  * A URL may name several hosts, of which one is the primary and the others are its standbys. libpq
- * tries them in turn and skips servers that accept no writes (target_session_attrs), so after a
- * failover it finds the new primary without any further setting.
+ * tries one host after another and skips servers that accept no writes (target_session_attrs), so
+ * after a failover it finds the new primary without any further setting.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -62,8 +62,9 @@ static unsigned count_elements(struct slice list)
 	return count;
 }
 
-/* Copies an element of a comma-separated list; a list of one element applies to every host. Returns
- * false if the element is empty or too long. */
+/* Copies element number `nth` (from 0) of a comma-separated list to `out`. If the list has only one
+ * element, that element applies to every host. Returns false if the element is empty or too
+ * long. */
 static bool pick(char out[ELEMENT_SIZE], struct slice list, unsigned nth)
 {
 	struct slice element = {0};
@@ -129,7 +130,8 @@ PGconn *pg_dial_start(const char *url, unsigned turn)
 
 /* ---- reasons ----------------------------------------------------------------------------- */
 
-/* Joins libpq's message into one line: it has a line or two for each host that libpq tried. */
+/* libpq's message has one or two lines for each host that libpq tried. This joins all lines into
+ * one. */
 void pg_explain(const PGconn *connection, char *why, size_t size)
 {
 	const char *words = PQerrorMessage(connection);

@@ -9,7 +9,7 @@
 
 #include "adapters/store/postgres/postgres_internal.h"
 
-/* A table of statements. */
+/* A list of statements. */
 struct pg_statements {
 	const struct pg_statement *all;
 	size_t count;
@@ -22,7 +22,7 @@ struct pg_statements {
 
 struct pg_dialect {
 	const char *name;
-	/* for every session, in addition to the settings that both dialects share */
+	/* SQL with the settings of every session, in addition to those that both dialects share */
 	const char *settings;
 	/* a statement without BEGIN is atomic: if it fails, it has changed nothing */
 	bool commits_alone;
@@ -55,8 +55,8 @@ extern const struct pg_dialect pg_dialect_citus;
 /* Returns the dialect from the result of PG_DIALECT_QUERY. */
 const struct pg_dialect *pg_dialect_of(const PGresult *result);
 
-/* Returns the text of a statement in a dialect. If the dialect's tables have a statement with the
- * same name, returns its text, otherwise the statement's own text. */
+/* Returns the SQL of a statement in a dialect. If dialect->tables has a statement with the same
+ * name, that statement replaces `statement`. */
 const char *pg_dialect_sql(const struct pg_dialect *dialect, const struct pg_statement *statement);
 
 /* ---- distributing tables ---- */
@@ -70,9 +70,9 @@ QP_MUST_CHECK bool pg_distribute(
 	PGconn *connection, bool dry_run, FILE *out, char *why, size_t size);
 
 /*
- * Returns whether the schema can be read on this node of a cluster: on the coordinator, and on a
- * worker that knows schema_migrations (docs/SCALING.md). Otherwise the reason is in `why`, and
- * nothing must be migrated here, because that would create tables that only this worker has.
+ * Returns true if this node of a cluster can read the schema: the coordinator can, and a worker can
+ * if it knows the table schema_migrations (docs/SCALING.md). If not, writes the reason to `why`.
+ * Then do not apply migrations on this node: they would create tables that only this worker has.
  */
 QP_MUST_CHECK bool pg_distribute_admits(PGconn *connection, char *why, size_t size);
 

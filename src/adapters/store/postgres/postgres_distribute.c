@@ -1,7 +1,8 @@
 /*
  * Spreads the tables over the nodes of a Citus cluster, for `quipu migrate --distribute`.
  *
- * All tables share one group of shards. Therefore all rows of one user are on one node, a batch
+ * All these tables are divided into shards in the same way, and corresponding shards are on the
+ * same node (Citus calls this colocation). Therefore all rows of one user are on one node, a batch
  * involves only the nodes of its keys, and moving a shard moves all rows of its users.
  * Idempotency-Keys are spread by key. If they were spread by user or item, the use of one key for
  * two users or items would not be detected.
@@ -27,7 +28,7 @@ static const struct {
 	{"rate_limit_store", "user_id"},
 	{"entitlements", "user_id"},
 	{"entitlement_sources", "user_id"},
-	/* with its partitions, including the partitions of later months */
+	/* Citus distributes this table's partitions too, including those of later months. */
 	{"entitlement_audit", "user_id"},
 	{"messages", "receiver_id"},
 	{"conversations", "user_id"},
@@ -63,7 +64,8 @@ static bool explain(struct distribution *distribution, const char *sql)
 	return false;
 }
 
-/* Returns the number in a query's only row, or -1 on failure. `parameter` is $1, or NULL. */
+/* Returns the number in a query's only row, or -1 on failure. `parameter` is the value of $1, or
+ * NULL if the query has no parameter. */
 static int64_t ask(struct distribution *distribution, const char *sql, const char *parameter)
 {
 	PGresult *result = PQexecParams(
@@ -103,7 +105,7 @@ static bool QP_PRINTF(2, 3) step(struct distribution *distribution, const char *
 
 /* ---- tables ------------------------------------------------------------------------------ */
 
-/* Returns 0 if the table does not exist, 1 if it is on one node, 2 if it is distributed. */
+/* Returns 0 if the table $1 does not exist, 1 if it is on one node, 2 if it is distributed. */
 #define STATE_SQL                                                                                  \
 	"SELECT CASE WHEN to_regclass($1) IS NULL THEN 0 "                                         \
 	"WHEN EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = to_regclass($1)) "        \
@@ -146,7 +148,7 @@ static bool distribute_tables(struct distribution *distribution)
 #define AS_SHOWN(name, value) " || current_setting('" name "') || ' '"
 #define AS_EXPECTED(name, value) value " "
 
-/* Returns how many workers do not have all of these settings. */
+/* Returns the number of workers that do not report all values of PG_LOCK_SETTINGS. */
 #define UNSET_SQL                                                                                  \
 	"SELECT count(*) FROM run_command_on_workers($quipu$SELECT ''" PG_LOCK_SETTINGS(           \
 		AS_SHOWN) "$quipu$) WHERE result IS DISTINCT FROM '" PG_LOCK_SETTINGS(AS_EXPECTED) "'"

@@ -185,7 +185,8 @@ static const struct pg_statement list_statement = {
 	"ORDER BY w.n, e.stock_keeping_unit",
 };
 
-/* A single statement, so that an entitlement and its sources come from one snapshot. */
+/* Reads everything in a single statement, so that an entitlement and its sources come from one
+ * snapshot. */
 static const struct pg_statement look_statement = {
 	"quipu_entitlements_look",
 	"SELECT w.n, e.status = 'ACTIVE', e.version, " UPDATED_US ", e.step, "
@@ -252,7 +253,8 @@ static const struct pg_shape source_id_shape = {
 	.add = add_source_id,
 };
 
-/* Sets the counts to 0 first, because a row without sources may be missing from the result. */
+/* Sets source_count and active_count to 0 first, because an entitlement without sources may be
+ * missing from the result. */
 static void fill_counts(struct entitlement_row *rows, size_t count, const PGresult *result)
 {
 	for (size_t i = 0; i < count; i++)
@@ -364,9 +366,9 @@ static const struct pg_shape audit_shape = {
 };
 
 /*
- * Writes the rows first, in a separate round trip. A session that has inserted or locked a row also
- * owns the row's sources, so this inserts new sources without ON CONFLICT, which would cost twice
- * as much.
+ * Writes the entitlements first, in a separate round trip. If a session has inserted or locked an
+ * entitlement, no other session can insert sources of it. Therefore put() inserts new sources
+ * without ON CONFLICT; with ON CONFLICT, an insert would cost twice as much.
  */
 static enum status put(const struct entitlement_repository *repository, struct session *base,
 	const struct entitlement_changes *changes)
@@ -393,8 +395,8 @@ static enum status put(const struct entitlement_repository *repository, struct s
 
 /* ---- lists ------------------------------------------------------------------------------- */
 
-/* The result is sorted by query. This function counts the rows of each query before it allocates
- * memory for them. */
+/* The rows of `result` are in the order of `queries`. This function counts the rows of each query
+ * before it allocates memory for them. */
 static void fill_queries(struct entitlement_query *queries, size_t count, struct arena *arena,
 	const PGresult *result)
 {
@@ -452,8 +454,8 @@ static struct entitlement_source source_of(struct arena *arena, const PGresult *
 	};
 }
 
-/* The result is sorted by look. It has one row for each source, and one row for an entitlement
- * without sources. */
+/* The rows of `result` are in the order of `looks`. An entitlement has one row for each of its
+ * sources, or a single row if it has no sources. */
 static void fill_looks(
 	struct entitlement_look *looks, size_t count, struct arena *arena, const PGresult *result)
 {

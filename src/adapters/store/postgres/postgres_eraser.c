@@ -1,7 +1,7 @@
 /*
  * Runs the statements of an eraser. Each call of erase() changes a limited number of rows of one
- * place, found by ctid, so that it is quick however many rows the person has. If another session
- * gives a row a new ctid in the meantime, the next call finds the row.
+ * place, so that a call is quick however many rows the person has. Most statements find rows by
+ * ctid. If another session gives a row a new ctid in the meantime, the next call finds the row.
  */
 #include "adapters/store/postgres/postgres_eraser.h"
 
@@ -66,7 +66,7 @@ static enum status count_rows(
 	return STATUS_OK;
 }
 
-/* Erases rows of one place. */
+/* Erases rows of one place. Sets `rows` to their number. */
 static enum status empty_place(struct pg_session *session, const struct pg_erase_place *place,
 	struct erasure *erasure, int64_t *rows)
 {

@@ -5,7 +5,7 @@
 #include "adapters/shared/erase_values.h"
 #include "adapters/store/postgres/postgres_internal.h"
 
-/* A statement and the letters of its parameters; see adapters/shared/erase_values.h. */
+/* A statement; `values` has one character per parameter, see adapters/shared/erase_values.h. */
 struct pg_erase_statement {
 	struct pg_statement statement;
 	const char *values;

@@ -9,7 +9,7 @@
 #define SOME(table, where)                                                                 \
 	"ctid = ANY (ARRAY(SELECT ctid FROM " table " WHERE " where " LIMIT $2::int8)) "
 
-/* Events of an outbox that have not been published yet; $2 is the limit. */
+/* Selects events of an outbox that have not been published yet; $2 limits their number. */
 #define SOME_UNSENT(table, where)                                                          \
 	"ctid = ANY (ARRAY("                                                               \
 	"  SELECT ctid FROM " table " WHERE stage = 'OPEN' AND " where                     \
@@ -27,14 +27,16 @@
 	"JOIN messages m ON m.receiver_id = c.other_id AND m.sender_id = c.user_id "       \
 	"WHERE c.user_id = $1::text "
 
-/* Selects the same rows in all statements of one erasing step. */
+/* Selects conversations in a fixed order, so that all statements of one call of erase() select the
+ * same conversations. */
 #define SOME_CONVERSATIONS                                                                 \
 	"(SELECT other_id FROM conversations WHERE user_id = $1::text "                    \
 	" ORDER BY other_id LIMIT $2::int8)"
 
 #define IS_FROM "position($1::text IN convert_from(payload, 'UTF8')) > 0"
 
-/* Conversations come after messages, because the statements find messages through conversations. */
+/* Conversations are erased after messages, because the statements find messages through
+ * conversations. */
 const struct pg_eraser postgres_dialogs_eraser = {
 	.base = {
 		.ops = &pg_eraser_ops,
@@ -127,7 +129,8 @@ const struct pg_eraser postgres_counters_eraser = {
 	"WHERE a.user_id = $1::text "
 
 /* Published events are also erased, because `quipu verify` would report an event whose audit line
- * is missing. Events come first, because the statement finds them through the audit lines. */
+ * is missing. Events are erased first, because the statement finds events through the audit
+ * lines. */
 const struct pg_eraser postgres_entitlements_eraser = {
 	.base = {
 		.ops = &pg_eraser_ops,

@@ -25,10 +25,10 @@ enum status pg_status_of_state(const char *state)
 	static const char *const by_chance[] = {"40P01", "40001", "26000", NULL};
 	static const char *const locked[] = {"55P03", NULL};
 	/*
-	 * The batch is fine, but the server cannot run it now: an operator cancelled it, a resource
-	 * ran out, a file cannot be written, the server is a read-only standby, the database, a
-	 * table, a privilege or a login is missing, a node of the cluster is down, or an internal
-	 * error occurred.
+	 * The batch is fine, but the server cannot run it now. Possible reasons: an operator
+	 * cancelled it; a resource ran out; a file cannot be written; the server is a read-only
+	 * standby; a node of the cluster is down; an internal error occurred; or the database, a
+	 * table, a privilege or a login is missing.
 	 */
 	static const char *const unavailable[] = {
 		"57", "53", "58", "25006", "3D", "42P01", "42501", "28", "XX", "08", NULL};

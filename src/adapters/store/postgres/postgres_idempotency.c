@@ -18,8 +18,8 @@ static const struct pg_statement find_statement = {
 	"WHERE k.expires_at > (SELECT quipu_now())",
 };
 
-/* Inserts keys and replaces expired ones. Neither changes nor returns a key that has not
- * expired. */
+/* Inserts new keys, replaces expired keys, and returns a row for each. Skips a key that is already
+ * stored and has not expired. */
 static const struct pg_statement put_statement = {
 	"quipu_keys_put",
 	"INSERT INTO idempotency_keys AS k (scope, key, fingerprint, status, content_type, "
@@ -39,8 +39,8 @@ static const struct pg_statement put_statement = {
 	"RETURNING 1",
 };
 
-/* Each of the next statements takes arrays of scopes, keys and owners, and returns the places of
- * the keys that it changed. */
+/* The statements claim, finish, forget and release take arrays of scopes, keys and owners (claim
+ * takes more). For each key that they change, they return its index in these arrays, from 1. */
 #define OWNED_KEYS                                                         \
 	"FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY " \
 	"    AS w(scope, key, owner, n) "                                  \
@@ -83,7 +83,8 @@ static const struct pg_statement release_statement = {
 	"RETURNING w.n",
 };
 
-/* $1 and $2 are the last scope and key seen, $3 the end of the scopes to list, $4 the limit. */
+/* $1 and $2 are the last scope and key seen, $3 is greater than every scope to list, $4 is the
+ * limit. */
 static const struct pg_statement list_statement = {
 	"quipu_keys_list",
 	"SELECT scope, key, length(fingerprint), status, body, owner, " LEASE_US ", note "

@@ -22,16 +22,16 @@
 
 struct pg_dialect; /* postgres_dialect.h */
 
-/* A statement, always a static object. Each connection prepares it in its dialect before the first
- * use. */
+/* A statement; always a static object. Before a connection uses a statement for the first time, it
+ * prepares the statement in the connection's dialect. */
 struct pg_statement {
 	const char *name;
 	const char *sql;
 };
 
-/* A message of the current round whose result has not been read yet. */
+/* A message that was sent to the server and whose result has not been read yet. */
 struct pg_sent {
-	/* the statement that this message prepares; NULL if it executes one */
+	/* the statement that this message prepares; NULL if the message executes a statement */
 	const struct pg_statement *preparing;
 	PGresult **keep; /* where to store the result; NULL to drop it */
 };
@@ -53,16 +53,16 @@ struct pg_session {
 	struct arena arena; /* holds the parameters of the queued statements */
 	struct pg_sent sent[PG_QUEUE_MAX * 2 + 4];
 	size_t sent_count;
-	/* the results of the last flush; cleared when the next flush begins */
+	/* the results of the last flush; the first pg_queue() after that flush clears them */
 	PGresult *results[PG_QUEUE_MAX];
-	/* how many statements the caller has queued in this round */
+	/* how many statements the caller has queued since the last flush */
 	size_t queued;
 	enum status failed; /* the failure of a pg_queue(), which pg_flush() reports */
 
 	bool in_transaction;
 	bool must_begin; /* send BEGIN with the next statement */
-	bool is_single;  /* without BEGIN: the server commits this round by itself */
-	bool is_refused; /* the server itself has refused a statement in this round */
+	bool is_single;  /* send the next statement without BEGIN; the server commits by itself */
+	bool is_refused; /* the server has reported an error since run_single() last began */
 	enum transaction_mode mode;
 };
 
@@ -102,7 +102,7 @@ struct pg_param pg_param_text(struct slice text); /* not copied; must live until
 
 /* ---- statements ---- */
 
-/* Queues a statement. pg_flush() reports a failure. */
+/* Queues a statement. If that fails, pg_flush() reports the failure. */
 void pg_queue(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_param *params, size_t param_count);
 
@@ -112,7 +112,7 @@ void pg_queue_arrays(struct pg_session *session, const struct pg_statement *stat
 
 /*
  * Sends the queued statements and waits for all results; session->results[i] belongs to the i-th
- * statement. A failure rolls back the transaction and returns a status of ports/store.h.
+ * statement. On failure, rolls back the transaction and returns a status of ports/store.h.
  */
 QP_MUST_CHECK enum status pg_flush(struct pg_session *session);
 
@@ -121,8 +121,9 @@ QP_MUST_CHECK enum status pg_run(struct pg_session *session, const struct pg_sta
 	const struct pg_param *params, size_t param_count);
 
 /*
- * Flushes. If statement number `slot` returned fewer rows than `inserts`, another session inserted
- * some of these rows first: rolls back and returns RERUN. Ignores `slot` if `inserts` is 0.
+ * Flushes. The queued statement number `slot` (from 0) returns each row that it inserts or changes.
+ * If it returned fewer rows than `inserts`, another session inserted or changed some of the rows
+ * first: rolls back and returns RERUN. Ignores `slot` if `inserts` is 0.
  */
 QP_MUST_CHECK enum status pg_flush_inserts(struct pg_session *session, size_t slot, size_t inserts);
 
@@ -152,7 +153,9 @@ struct pg_shape {
 	const Oid *types; /* of the columns */
 	size_t column_count;
 	size_t row_size;
-	size_t exists_at; /* offsetof `exists`, for pg_queue_some() and pg_put_rows() */
+	/* offsetof the flag, usually `exists`, by which pg_queue_some() and pg_put_rows() select
+	 * rows */
+	size_t exists_at;
 	/* adds one element to each column */
 	void (*add)(struct pg_array *columns, const void *row);
 };
@@ -161,8 +164,8 @@ struct pg_shape {
 void pg_queue_all(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_shape *shape, const void *rows, size_t count);
 
-/* Queues the statement with the rows whose `exists` has this value, and returns their number.
- * Queues nothing if there are no such rows. */
+/* Queues the statement with the rows whose flag at shape->exists_at equals `exists`. Returns the
+ * number of these rows. If it is 0, queues nothing. */
 size_t pg_queue_some(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_shape *shape, bool exists, const void *rows, size_t count);
 
@@ -180,24 +183,25 @@ QP_MUST_CHECK enum status pg_put_rows(
 	struct pg_session *session, const struct pg_put *put, const void *rows, size_t count);
 
 /*
- * Sets a flag in each of `count` structs of `size` bytes: true if the struct's place (its number in
- * the batch, from 1) is in the result's first column, otherwise false. `first` is the flag in the
- * first struct.
+ * Sets a flag in each of `count` structs of `size` bytes. The flag becomes true if the result's
+ * first column contains the struct's number in the batch (from 1); otherwise it becomes false.
+ * `first` points to the flag in the first struct.
  */
 void pg_flag_places(const PGresult *result, bool *first, size_t size, size_t count);
 
 /* ---- rows by id ---- */
 
-/* The ids in $1 as a table with their places in the array: FROM … JOIN … ON … = w.id */
+/* SQL for a table w of the ids in the array $1: w.id is an id, w.n its number in the array, from 1.
+ * Use it as FROM … JOIN … ON … = w.id */
 #define PG_PLACES "unnest($1::text[]) WITH ORDINALITY AS w(id, n)"
 
 #define PG_ID_COLUMNS_MAX 2
 
 /*
- * How structs are looked up by their ids. Each statement takes one text array per id column; the
- * first column of its result is the row's place in these arrays, from 1 (see PG_PLACES). `lock`
- * locks rows in the order of the places; `lock_free` locks in the same order, but skips rows that
- * other sessions hold.
+ * Describes how structs are looked up by their ids. Each statement takes one text array per id
+ * column; the first column of its result is the number of the row's id in these arrays, from 1 (see
+ * PG_PLACES). `lock` locks rows in the order of the arrays; `lock_free` does the same, but skips
+ * rows that other sessions have locked.
  */
 struct pg_lookup {
 	struct pg_statement find;
@@ -206,18 +210,18 @@ struct pg_lookup {
 	size_t id_at[PG_ID_COLUMNS_MAX]; /* offsetof each id, a struct slice */
 	size_t id_count;
 	size_t row_size;
-	size_t exists_at; /* offsetof the flag `exists`; busy_at is that of `busy` */
-	size_t busy_at;
-	/* sets the other members of the row */
+	size_t exists_at; /* offsetof the flag `exists` */
+	size_t busy_at;   /* offsetof the flag `busy` */
+	/* sets all members of the row except the ids and the flags `exists` and `busy` */
 	void (*fill)(void *row, const PGresult *result, int at);
 };
 
-/* Looks up rows without locking them. Also returns the store's time. */
+/* Looks up rows without locking them. Writes the store's time to `now_us`. */
 QP_MUST_CHECK enum status pg_find_rows(struct pg_session *session, const struct pg_lookup *lookup,
 	void *rows, size_t count, int64_t *now_us);
 
-/* Locks rows according to the transaction's mode. Also returns the store's time. Under
- * TRANSACTION_SKIP, marks a row as busy if it exists but cannot be locked. */
+/* Locks rows according to the transaction's mode. Writes the store's time to `now_us`. Under
+ * TRANSACTION_SKIP, marks a row as busy if the row exists but cannot be locked. */
 QP_MUST_CHECK enum status pg_lock_rows(struct pg_session *session, const struct pg_lookup *lookup,
 	void *rows, size_t count, int64_t *now_us);
 
@@ -227,8 +231,9 @@ struct pg_param pg_param_ids(
 	struct pg_session *session, const struct slice *first, size_t size, size_t count);
 
 /*
- * Runs a statement that returns a page, in results[0]. Its parameters are `params`, followed by
- * page->limit; `params` must have room for one more element. Sets page->count and page->now_us.
+ * Runs a statement that returns the rows of a page, which are then in session->results[0]. The
+ * statement's parameters are `params`, followed by page->limit; `params` must have room for one
+ * more element. Sets page->count and page->now_us.
  */
 QP_MUST_CHECK enum status pg_list_rows(struct pg_session *session,
 	const struct pg_statement *statement, struct pg_param *params, size_t param_count,
@@ -243,11 +248,13 @@ size_t pg_place(const PGresult *result, int row, size_t count);
 /* Returns a text or bytea column, copied into `arena`. */
 struct slice pg_keep(struct arena *arena, const PGresult *result, int row, int column);
 
-/* Runs a statement that takes `age_us` and `limit` and returns a row for each row it deletes. */
+/* Runs a statement that takes `age_us` and `limit` and returns a row for each row that it deletes.
+ * Sets `deleted` to the number of these rows. */
 QP_MUST_CHECK enum status pg_sweep(struct session *session, const struct pg_statement *statement,
 	int64_t age_us, size_t limit, size_t *deleted);
 
-/* Returns whether PostgreSQL can read the text as a uuid. Casting any other text is an error. */
+/* Returns true if the text is a uuid in the usual form, with hyphens. Check a text before a
+ * statement casts it to uuid: the statement fails if the text is not a uuid. */
 bool pg_is_uuid(struct slice text);
 
 /* Returns the text as a parameter to be cast to uuid, or the smallest uuid if the text is not a
@@ -257,9 +264,9 @@ struct pg_param pg_param_uuid(struct slice text);
 /* ---- errors ---- */
 
 /*
- * Returns true if the server closes the connection after this error: it is shutting down or
- * crashing, or an operator has terminated the session. With severity ERROR, the same SQLSTATEs
- * refer to another node of a cluster.
+ * Returns true if the server closes the connection after this error: the server is shutting down or
+ * crashing, the session was idle for too long, or an operator has terminated it. With severity
+ * ERROR, the same SQLSTATEs refer to another node of a cluster, and the connection stays open.
  */
 bool pg_is_farewell(const char *state, const PGresult *result);
 
@@ -272,8 +279,9 @@ struct pg_store;
 
 struct pg_store *pg_store_of(struct store *store);
 
-/* Returns a new, configured connection and sets its dialect. On failure returns NULL with a reason
- * in `why`: the server's error, or that the database belongs to a `quipu copy`. Blocks. */
+/* Returns a new, configured connection, and sets `dialect` to the connection's dialect. On failure
+ * returns NULL with a reason in `why`: the server's error, or that a `quipu copy` to this database
+ * is running or unfinished. Blocks. */
 PGconn *pg_connect(const struct pg_store *store, enum session_kind kind,
 	const struct pg_dialect **dialect, char *why, size_t size);
 
@@ -289,7 +297,7 @@ PGconn *pg_dial(const char *url);
  * call tries only one of them: host number `turn`, modulo the number of hosts. */
 PGconn *pg_dial_start(const char *url, unsigned turn);
 
-/* Writes the reason for the last failure as one line. */
+/* Writes the reason for the connection's last failure to `why`, as one line. */
 void pg_explain(const PGconn *connection, char *why, size_t size);
 
 /* Waits for the migration lock, which lets only one process at a time change the schema, and holds
@@ -306,14 +314,15 @@ void pg_store_lost(struct pg_store *store, const char *why);
 
 void pg_store_count_error(struct pg_store *store, enum status kind);
 
-/* Where claims on a table start; see postgres_claims.c. */
+/* The floor of a table is the created_at at which claims begin to read the index on the table's
+ * open rows; see postgres_claims.c. */
 struct pg_floor {
 	const void *table;
-	_Atomic int64_t from_us;    /* created_at of the first row that a claim reads */
-	_Atomic int64_t look_at_ns; /* steady time of the next scan of the whole index */
+	_Atomic int64_t from_us;    /* the scan for rows to claim starts at this created_at */
+	_Atomic int64_t look_at_ns; /* monotonic time of the next scan of the whole index */
 };
 
-/* Returns the floor of this table; the address `table` identifies it. Any thread. */
+/* Returns the floor of a table, which the address `table` identifies. Any thread. */
 struct pg_floor *pg_store_floor(struct pg_store *store, const void *table);
 
 /* Functions of the session that are in postgres_idempotency.c. */

@@ -26,9 +26,10 @@ static const struct pg_statement put_statement = {
 };
 
 /*
- * Most messages belong to the span that their conversation already has. For them, the statement
- * only reads the conversation's row, without writing or locking it. It locks other rows in the
- * order of the arrays; if another session has written such a row first, the later span stays.
+ * Most messages belong to the span that their conversation's row already has. The statement only
+ * reads these rows, without writing or locking them. It writes and locks all other rows, in the
+ * order of the arrays. If another session has changed one of those meanwhile, the row keeps the
+ * later of the two spans.
  */
 static const struct pg_statement end_statement = {
 	"quipu_conversations_end",
@@ -89,7 +90,7 @@ static const struct pg_statement find_unread_statement = {
 };
 
 /* $1 and $2 are the users. Lists only messages with ids below $3. $4 limits the number of messages,
- * $5 their bytes. */
+ * $5 the bytes of their texts. */
 #define DIRECTION_SQL(receiver, sender)                                              \
 	"("                                                                          \
 	"  SELECT receiver_id, id, sender_id, text, created_at, is_read "            \
@@ -98,7 +99,8 @@ static const struct pg_statement find_unread_statement = {
 	"    AND id < $3::text "                                                     \
 	"  ORDER BY id DESC LIMIT $4::int8)"
 
-/* octet_length() gets the length of a large text from the row, so texts beyond $5 are not read. */
+/* PostgreSQL stores large texts outside the row, but their lengths in the row, where octet_length()
+ * finds them. So the statement does not read texts beyond the limit $5. */
 #define LIST_SQL(directions)                                                            \
 	"SELECT receiver_id, id, sender_id, text, " CREATED_US ", is_read "             \
 	"FROM ("                                                                        \
@@ -115,7 +117,7 @@ static const struct pg_statement list_statement = {
 	LIST_SQL(DIRECTION_SQL("$1", "$2") " UNION ALL " DIRECTION_SQL("$2", "$1")),
 };
 
-/* For messages of a user to themselves: both directions are the same. */
+/* For messages that a user sends to themselves: both directions are the same. */
 static const struct pg_statement list_own_statement = {
 	"quipu_messages_list_own",
 	LIST_SQL(DIRECTION_SQL("$1", "$2")),
@@ -129,9 +131,10 @@ static const struct pg_statement list_own_statement = {
 
 /*
  * $1 is the user. Lists only conversations whose last message has an id below $2, the cursor. $3
- * limits the number of conversations, $4 the bytes of text. Sorting by last messages needs whole
- * spans: the span of the cursor, and as many earlier spans as a page needs. The statement counts
- * unread messages in the messages table, in the same snapshot as the last messages.
+ * limits the number of conversations, $4 the bytes of text. The statement sorts conversations by
+ * their last messages, but the table has only their spans. Therefore the statement reads all
+ * conversations of the cursor's span, and of as many earlier spans as it takes to fill a page.
+ * It counts unread messages in the messages table, in the same snapshot as the last messages.
  */
 static const struct pg_statement list_conversations_statement = {
 	"quipu_conversations_list",
@@ -338,7 +341,7 @@ static void fill_query(struct message_query *query, struct arena *arena, const P
 		query->messages[i] = keep_message(arena, result, i);
 }
 
-/* Answers queries in one round trip; `count` is at most PG_QUEUE_MAX. */
+/* Runs all queries in one round trip; `count` is at most PG_QUEUE_MAX. */
 static enum status list_some(struct pg_session *session, struct arena *arena,
 	struct message_query *queries, size_t count)
 {

@@ -240,7 +240,7 @@ static const struct pg_statement forget_statement = {
 };
 /* clang-format on */
 
-/* take_in_statement returns the ids that are new, in the order in which they were sent. */
+/* take_in_statement returns the ids that are new, in the order of `events`. */
 static enum status take_in(const struct inbox_repository *repository, struct session *base,
 	struct inbox_event *events, size_t count)
 {

@@ -128,7 +128,7 @@ static enum status note(const struct outbound_repository *repository, struct ses
 	return pg_flush(session);
 }
 
-/* put_statement returns the ids that are new, in the order in which they were sent. */
+/* put_statement returns the ids that are new, in the order of `messages`. */
 static enum status put(const struct outbound_repository *repository, struct session *base,
 	struct outbound_message *messages, size_t count)
 {

@@ -24,8 +24,8 @@
 	"FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::int8[]) " \
 	"    AS w(id, type, key, trace, payload, created_us)"
 
-/* Reopens at most $2 events. Returns their number, and the published_at of the last event, at which
- * the next chunk starts. */
+/* Reopens at most $2 of the events that were published at $1 or later. Returns the number of
+ * reopened events, and the published_at of the last one, at which the next chunk starts. */
 #define RESEND_SQL(table)                                                     \
 	"WITH chosen AS MATERIALIZED ("                                       \
 	"  SELECT event_id, published_at "                                    \

@@ -24,7 +24,7 @@ struct pg_array pg_array_of(struct pg_session *session, Oid element, size_t coun
 	struct pg_array array = {.bytes = buffer_make(&session->arena, 20 + count * 24)};
 
 	add_int4(&array.bytes, 1); /* dimensions */
-	add_int4(&array.bytes, 0); /* flags: the server looks for NULLs itself */
+	add_int4(&array.bytes, 0); /* no flags, because the server looks for NULLs itself */
 	add_int4(&array.bytes, (int32_t)element);
 	add_int4(&array.bytes, (int32_t)count);
 	add_int4(&array.bytes, 1); /* lower bound */

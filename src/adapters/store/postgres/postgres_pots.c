@@ -180,7 +180,7 @@ static void fill_coins(struct pot_content *pots, size_t count, const PGresult *f
 	}
 }
 
-/* Fills in the pots of the result, and returns their number. */
+/* Fills in the pots that are in the result, and returns their number. */
 static size_t fill_existing(struct pot_content *pots, size_t count, const PGresult *found)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -313,7 +313,7 @@ static enum status create(const struct pot_repository *repository, struct sessio
 	return STATUS_OK;
 }
 
-/* ---- looking ----------------------------------------------------------------------------- */
+/* ---- looking up -------------------------------------------------------------------------- */
 
 static void fill_pot(struct pot_row *pot, struct arena *arena, const PGresult *found, int row)
 {

@@ -4,7 +4,7 @@
  *
  * A repository describes its struct once (struct pg_shape, struct pg_lookup), with the offsets of
  * its ids and flags, so that the loops over batches and results exist only here. Results identify
- * rows by their place in the arrays that were sent, not by id, so that no search is necessary.
+ * rows by their numbers in the arrays that were sent, not by id, so that no search is necessary.
  */
 #include <assert.h>
 #include <ctype.h>
@@ -105,8 +105,8 @@ static void queue_lookup(struct pg_session *session, const struct pg_statement *
 	pg_queue(session, statement, ids, lookup->id_count);
 }
 
-/* Fills the rows from the results: results[0] has the rows that were found or locked; after a lock
- * that skips busy rows, results[2] has all visible rows. */
+/* Fills the rows from the results. results[0] has the rows that were found or locked. After a lock
+ * that skips busy rows, results[2] has all rows that exist, busy or not. */
 static void fill_rows(
 	const struct pg_session *session, const struct pg_lookup *lookup, void *rows, size_t count)
 {

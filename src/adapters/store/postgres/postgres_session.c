@@ -1,8 +1,10 @@
 /*
- * One connection: pipelines, transactions, and the translation of PostgreSQL's errors.
+ * Implements a session: its connection, pipelines and transactions, and the translation of
+ * PostgreSQL's errors.
  *
- * A round consists of the statements sent between two syncs. They share one fate: after the first
- * error the server skips the rest. An explicit BEGIN joins several rounds into one transaction.
+ * In this file, a round is the statements sent between two syncs. They fail together: after the
+ * first error the server skips the rest. An explicit BEGIN joins several rounds into one
+ * transaction.
  *
  *   state            event                                 next
  *   idle             begin()                               must_begin
@@ -91,7 +93,8 @@ static void disconnect(struct pg_session *session)
 	session->prepared_count = 0;
 }
 
-/* Allows at most one log line per second, because every batch fails while the disk is full. */
+/* Returns true at most once per second. Otherwise a full disk, with which every batch fails, would
+ * flood the log. */
 static bool may_log(struct pg_session *session)
 {
 	int64_t now_ns = clock_steady_ns(&clock_system);
@@ -190,13 +193,13 @@ static enum status status_of_error(struct pg_session *session, const PGresult *r
 	enum status status;
 
 	/* An error without an SQLSTATE does not come from the server: the connection is lost, or
-	 * libpq could not read the answer. It is then unknown what the server did. */
+	 * libpq could not read the server's reply. It is then unknown what the server did. */
 	if (!state || pg_is_farewell(state, result))
 		session->is_dead = true;
 	if (state)
 		session->is_refused = true;
 	if (is_broken(session))
-		return STATUS_RERUN; /* see commit_lost() for rounds that commit */
+		return STATUS_RERUN; /* callers that commit may return commit_lost() instead */
 	status = pg_status_of_state(state);
 	if (status == STATUS_STORE_UNAVAILABLE || status == STATUS_POISON)
 		log_error(session, state, result);
@@ -313,7 +316,7 @@ void pg_queue_arrays(struct pg_session *session, const struct pg_statement *stat
 	pg_queue(session, statement, params, column_count);
 }
 
-/* Reads the result of one message. In a pipeline a NULL follows each result. */
+/* Reads the result of one message, and the NULL that follows each result in a pipeline. */
 static enum status read_one(struct pg_session *session, PGresult **keep)
 {
 	PGresult *result = next_result(session);
@@ -364,7 +367,8 @@ static enum status read_results(struct pg_session *session)
 	}
 	if (!is_broken(session) && read_sync(session) == STATUS_OK)
 		return first;
-	/* the next result could be mistaken for that of another statement */
+	/* Not all results were read, so the next one could be mistaken for that of a later
+	 * statement. */
 	session->is_dead = true;
 	return first == STATUS_OK ? STATUS_RERUN : first;
 }
@@ -443,8 +447,8 @@ static void note_unknown(struct pg_session *session, const char *what)
 		what);
 }
 
-/* Handles a connection lost during COMMIT: only reading the rows would show whether the server has
- * committed. */
+/* Called if a COMMIT failed in such a way, usually by the loss of the connection, that the server
+ * may have committed. Only reading the rows would show whether it has. */
 static enum status commit_lost(struct pg_session *session)
 {
 	note_unknown(session, "the connection was lost during COMMIT");
@@ -452,8 +456,8 @@ static enum status commit_lost(struct pg_session *session)
 	return STATUS_OUTCOME_UNKNOWN;
 }
 
-/* Returns the status after the server has committed. If no standby has the transaction, the outcome
- * is unknown: the transaction is lost if a standby takes over. */
+/* Returns the status after the server has committed. If the COMMIT did not wait for a standby, the
+ * outcome is unknown: the transaction may be lost if a standby takes over. */
 static enum status committed_status(struct pg_session *session)
 {
 	if (!session->is_unreplicated)
@@ -464,10 +468,10 @@ static enum status committed_status(struct pg_session *session)
 }
 
 /*
- * Returns true if the connection is certainly open. A connection that a restart or the network
- * closed while it was idle must not make the outcome of a transaction unknown. Therefore, after a
- * pause, or if the server has sent unrequested data, the transaction starts with BEGIN: if the
- * connection is lost then, the batch can simply run again.
+ * Returns true if the connection is certainly open, and false after a pause or if the server has
+ * sent unrequested data. If false, the transaction starts with BEGIN: if a restart or the network
+ * has closed the idle connection, BEGIN fails, and the batch can simply run again. Without BEGIN,
+ * the outcome of the transaction would be unknown.
  */
 static bool is_surely_open(const struct pg_session *session)
 {
@@ -478,9 +482,9 @@ static bool is_surely_open(const struct pg_session *session)
 }
 
 /*
- * Without BEGIN the server commits at the sync, so the result of the round is the result of the
- * transaction. If the statement itself fails, the server does not reach the sync and commits
- * nothing, even if the error is that an administrator has ended the session.
+ * Runs a statement without BEGIN. The server then commits at the sync, so the result of the round
+ * is the result of the transaction. If the statement itself fails, the server does not reach the
+ * sync and commits nothing, even if the error is that an administrator has ended the session.
  */
 static enum status run_single(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_param *params, size_t param_count)
@@ -502,8 +506,8 @@ static enum status run_single(struct pg_session *session, const struct pg_statem
 	return committed_status(session);
 }
 
-/* Returns true if the transaction needs no BEGIN. Connects first, because the answer depends on the
- * dialect. */
+/* Returns true if the transaction needs no BEGIN. This depends on the dialect, which is known only
+ * once the session is connected, so the function connects first. */
 static bool may_be_single(struct pg_session *session)
 {
 	if (session->mode != TRANSACTION_SINGLE || !session->must_begin)

@@ -33,7 +33,7 @@
 #define RETRY_LAST_MS 1000
 #define LOOK_MS 500 /* time between two checks of the watcher's connection */
 #define LANES_DEFAULT 2
-#define FLOORS_MAX 4 /* the most tables with claims; a store has one or two */
+#define FLOORS_MAX 4 /* tables with claims: two outboxes, notifications, outbound messages */
 
 struct pg_store {
 	struct store base;
@@ -68,8 +68,8 @@ struct pg_store *pg_store_of(struct store *store)
  * Committers rely on rows being locked in the order of the array that they send. Therefore the
  * planner may only use nested loops over the array, with one index look-up per element, whatever
  * its statistics say; tests check the plans. Read sessions have the same settings, because their
- * statements have the same shape. The last statement determines the dialect; configure() then
- * applies the dialect's own settings.
+ * statements have the same shape. The last statement of session_settings determines the dialect;
+ * configure() then applies the dialect's own settings.
  */
 #define AS_SET(name, value) "SET " name " = '" value "'; "
 static const char session_settings[] =
@@ -202,16 +202,17 @@ static void pause_for(struct pg_store *store, int ms)
 	steady_wait_until(&store->changed, &store->lock, steady_in(ms * NS_PER_MS));
 }
 
-/* Returns whether a server has answered and refused the connection (but not because it is starting
- * or stopping), or whether a `quipu copy` forbids using the database (postgres_copy_lock.c). */
+/* Returns true if `why` says that a server has refused the connection, or that a `quipu copy`
+ * forbids using the database (postgres_copy_lock.c). Returns false for a server that refuses
+ * connections because it is starting or stopping. */
 static bool is_refusal(const char *why)
 {
 	return strstr(why, "read-only") || strstr(why, "quipu copy") ||
 	       (strstr(why, "FATAL") && !strstr(why, "the database system is "));
 }
 
-/* Warns about every new reason. pg_store_lost() has already logged the loss of a store that was up;
- * after that, only a server that answers and refuses is worth a warning. */
+/* Logs a warning if the reason is new. Once all migrations have been applied, warns only about
+ * refusals (see is_refusal()), because pg_store_lost() already logged the loss of the store. */
 static void log_failure(const struct watch *watch, char *last, size_t size, const char *why)
 {
 	const struct pg_store *store = watch->store;

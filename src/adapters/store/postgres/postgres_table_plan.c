@@ -62,7 +62,7 @@ static enum plan_type find_type(const char *name)
 	return (enum plan_type)type;
 }
 
-/* A row of the catalog. */
+/* A column of the target's table, as PostgreSQL's catalog describes it. */
 struct found {
 	const char *column;
 	const char *type;

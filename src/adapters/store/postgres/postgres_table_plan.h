@@ -1,7 +1,7 @@
 /*
  * Plans how `quipu copy` fills a table from the source's table of the same name: which columns it
- * writes, their types, and the statements for copying and for checking. Part of
- * postgres_table_target.
+ * writes, their types, and the statements for copying and for checking. Used only by
+ * postgres_table_target.c.
  */
 #ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_TABLE_PLAN_H
 #define QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_TABLE_PLAN_H
@@ -41,8 +41,8 @@ struct table_plan {
 	struct arena arena;
 };
 
-/* Looks up the table and plans its columns. If the source's table cannot be copied into it, returns
- * false with a sentence in `why`. Release the plan in any case. */
+/* Looks up the target's table and plans its columns. `table` describes the source's table; if it
+ * cannot be copied, returns false with a sentence in `why`. Release the plan in any case. */
 QP_MUST_CHECK bool table_plan_init(struct table_plan *plan, PGconn *connection,
 	const struct table_facts *table, char *why, size_t size);
 void table_plan_release(struct table_plan *plan);

@@ -1,12 +1,11 @@
 /*
  * Checks postgres://user:password@host:port,…/database?option=value&… before libpq uses it.
  *
- * libpq's error messages repeat the text that it cannot parse, which may be a password or a part of
- * one: if a password contains an unescaped / or @, libpq mistakes the text after that character for
- * a host, a port or a database.
- * Therefore no error text here repeats any part of the URL, and libpq's own messages about a URL
- * are not passed on. Each function returns NULL on success; otherwise it returns a text that
- * completes the error "… is not valid: …".
+ * libpq's error messages repeat the text that libpq cannot parse, which may be a password or a part
+ * of it: if a password contains an unescaped / or @, libpq mistakes the text after that character
+ * for a host, a port or a database. Therefore no error text here repeats any part of the URL, and
+ * libpq's own messages about a URL are not passed on. Each static check_ function returns NULL on
+ * success; otherwise it returns a text that completes the error "… is not valid: …".
  */
 #include <stdio.h>
 
@@ -39,8 +38,8 @@ static const char *check_server(struct slice text)
 	return server_address_parse(text, &host, &port);
 }
 
-/* Skips everything up to the first @, unless a / comes first, because libpq takes that part for the
- * user. */
+/* Skips the user and the password, which for libpq are everything up to the first @. If a / comes
+ * before the first @, there is no user. */
 static const char *skip_user(const char *start)
 {
 	const char *end = start + strcspn(start, "@/");

@@ -37,7 +37,7 @@ struct pg_waker {
 	pthread_t thread;
 	struct announcements announcements;
 
-	/* Used only by the thread. */
+	/* The members below are used only by the waker's thread. */
 	enum waker_state state;
 	PGconn *connection;
 	short events;     /* which events to poll the socket for */
@@ -127,8 +127,8 @@ static void go_on_connecting(struct pg_waker *waker)
 
 /* ---- the server's messages --------------------------------------------------------------- */
 
-/* Handles the end of an answer. After LISTEN, calls all listeners, because they may have missed
- * earlier announcements. */
+/* Called when the server has completely answered a statement. After LISTEN, calls all listeners,
+ * because they may have missed earlier announcements. */
 static void answered(struct pg_waker *waker)
 {
 	waker->state = WAKER_READY;
@@ -159,8 +159,8 @@ static bool take_results(struct pg_waker *waker)
 	return true;
 }
 
-/* Ignores this connection's own notifications, because this process has already called its
- * listeners. */
+/* Calls the listeners of each announcement that has arrived. Ignores this connection's own
+ * announcements, because this process has already called its listeners for them. */
 static void take_notifications(struct pg_waker *waker)
 {
 	PGnotify *notify;
@@ -203,7 +203,8 @@ static void notify_due(struct pg_waker *waker)
 
 /* ---- the thread -------------------------------------------------------------------------- */
 
-/* Returns whether the connection's socket is ready. */
+/* Waits until the connection's socket is ready or step() may have something else to do. Returns
+ * whether the socket is ready. */
 static bool wait_for_something(struct pg_waker *waker)
 {
 	int fd = waker->connection ? PQsocket(waker->connection) : -1;

@@ -1,8 +1,8 @@
 /*
- * Carries announcements (ports/store.h) between the processes that share a database, with LISTEN
- * and NOTIFY on a connection and a thread of its own. NOTIFY inside the transaction of a batch
- * would make all commits wait for each other. The waker sends it after the commits instead, at most
- * every 20 ms for each announcement, and without waiting for the disk.
+ * The waker carries announcements (ports/store.h) between the processes that share a database. It
+ * uses LISTEN and NOTIFY, on a connection and a thread of its own. NOTIFY inside the transaction of
+ * a batch would make all commits wait for each other. Therefore the waker sends NOTIFY after the
+ * commits, at most every 20 ms for each announcement, and without waiting for the disk.
  *
  * Announcements made while the server is away are sent when it is back. In the meantime,
  * announcements of other processes are lost, so the waker calls all listeners after each

@@ -1,7 +1,7 @@
 /*
- * Tables whose rows are claimed (ports/claim_repository.h), in SQLite. All such tables share the
- * functions; the statements are templates into which the macros below insert the names of tables
- * and columns. For the columns and indexes of such a table, see
+ * Implements claims (ports/claim_repository.h) for tables in SQLite. All tables whose rows are
+ * claimed share the functions; the statements are templates into which the macros below insert the
+ * names of tables and columns. For the columns and indexes of such a table, see
  * sql/sqlite/entitlements/0001_entitlements.sql. To add a table, write
  *
  *     static const struct sqlite_claims claims = SQLITE_CLAIMS("table", "id", …);
@@ -30,7 +30,7 @@ struct sqlite_claims {
 	" FROM " table " INDEXED BY " table "_open " \
 	"WHERE status IN ('PENDING', '" busy "') "
 
-/* ?1 the current time, ?2 the limit. */
+/* Selects the rows that can be claimed. ?1 is the current time, ?2 the limit. */
 #define SQLITE_CLAIM_DUE_SQL(table, id, occurred_at, busy)                               \
 	"SELECT " id ", event_type, aggregate_key, trace_id, payload, " occurred_at ", " \
 	"    attempt_count, claim_epoch + 1, rowid" SQLITE_CLAIM_OPEN(table, busy)       \
@@ -39,19 +39,21 @@ struct sqlite_claims {
 	"    OR (status = '" busy "' AND lease_until <= ?1)) "                           \
 	"ORDER BY created_at LIMIT ?2"
 
-/* ?1 rowid, ?2 owner, ?3 the current time, ?4 the end of the lease. */
+/* Claims a row. ?1 is the rowid, ?2 the owner, ?3 the current time, ?4 the end of the lease. */
 #define SQLITE_CLAIM_TAKE_SQL(table, busy)                                            \
 	"UPDATE " table " "                                                           \
 	"SET status = '" busy "', locked_by = ?2, locked_at = ?3, lease_until = ?4, " \
 	"    last_error = NULL, claim_epoch = claim_epoch + 1 "                       \
 	"WHERE rowid = ?1"
 
-/* ?1 id, ?2 owner, ?3 epoch: true while this owner still has the claim. */
+/* ?1 is the id, ?2 the owner, ?3 the epoch. True while this owner still has the claim. */
 #define SQLITE_CLAIM_IS_OURS(id, busy)                                     \
 	" WHERE " id " = ?1 AND claim_epoch = ?3 AND status = '" busy "' " \
 	"  AND locked_by = ?2"
 
-/* ?4 how the claim ends, ?5 the current time, ?6 when the row is due again, ?7 the error. */
+/* ?1 to ?3 are as in SQLITE_CLAIM_IS_OURS. ?4 says how the claim ends: 'done', 'retry', 'delayed',
+ * 'failed' or 'returned'. ?5 is the current time, ?6 the time at which the row is due again, ?7 the
+ * error. */
 #define SQLITE_CLAIM_END_SQL(table, id, busy, done, done_at)                                 \
 	"UPDATE " table " "                                                                  \
 	"SET status = CASE ?4 "                                                              \
@@ -61,11 +63,11 @@ struct sqlite_claims {
 	"    " done_at " = CASE ?4 WHEN 'done' THEN ?5 END, "                                \
 	"    lease_until = NULL, last_error = nullif(?7, '')" SQLITE_CLAIM_IS_OURS(id, busy)
 
-/* ?4 the end of the lease. */
+/* ?1 to ?3 are as in SQLITE_CLAIM_IS_OURS. ?4 is the end of the lease. */
 #define SQLITE_CLAIM_RENEW_SQL(table, id, busy)                                \
 	"UPDATE " table " SET lease_until = ?4" SQLITE_CLAIM_IS_OURS(id, busy)
 
-/* ?1 the current time. */
+/* ?1 is the current time. */
 #define SQLITE_CLAIM_COUNT_SQL(table, busy)                                                    \
 	"SELECT coalesce(sum(status = 'PENDING'), 0), coalesce(sum(status = '" busy "'), 0), " \
 	"    (SELECT count(*) FROM " table " WHERE status = 'FAILED'), "                       \

@@ -71,7 +71,7 @@ static struct count_bound bound_at(const struct sqlite_query *query, int column)
 	return (struct count_bound){.is_set = true, .value = sqlite_query_int(query, column)};
 }
 
-/* Fills a row from the columns of find_sql or LIST_SQL, starting with the second. */
+/* Fills a row from all columns of find_sql or LIST_SQL except the first. */
 static void fill_row(struct count_row *row, const struct sqlite_query *query)
 {
 	row->value = sqlite_query_int(query, 1);
@@ -157,8 +157,8 @@ static void fill_listed(void *row, struct arena *arena, const struct sqlite_quer
 }
 
 /* clang-format off */
-/* Combines two lower limits with max(). With two separate conditions, SQLite would use one of them
- * to find rows and check the other on every row. */
+/* Combines two lower bounds of item_id with max(). With two separate conditions, SQLite would use
+ * one of them to find rows and check the other on every row. */
 #define LIST_SQL(until)                                                         \
 	"SELECT item_id, current_value, last_updated_at, min_value, max_value " \
 	"FROM count_values "                                                    \

@@ -126,7 +126,7 @@ static enum status depth(const struct dead_letter_repository *repository, struct
 	return status;
 }
 
-/* Records an action; its target looks like "outbox_events/7d44…". */
+/* Records the operator's action. Its target looks like "outbox_events/7d44…". */
 static enum status record(struct sqlite_session *session, const struct sqlite_dead_letters *view,
 	const struct dead_letter_resolution *resolution)
 {

@@ -20,7 +20,7 @@
  *   depth    counts unresolved letters
  *
  * `put` and `letter` are NULL if letters have no table of their own. If the letter was unresolved,
- * `letter` changes exactly one row; without `letter`, `row` does.
+ * `letter` changes exactly one row; if `letter` is NULL, `row` changes exactly one row.
  */
 struct sqlite_dead_letters {
 	struct dead_letter_repository base;

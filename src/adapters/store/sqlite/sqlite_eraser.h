@@ -5,7 +5,7 @@
 #include "adapters/shared/erase_values.h"
 #include "adapters/store/sqlite/sqlite_internal.h"
 
-/* A statement and the letters of its parameters; see adapters/shared/erase_values.h. */
+/* A statement; `values` has one character per parameter, see adapters/shared/erase_values.h. */
 struct sqlite_erase_statement {
 	const char *sql;
 	const char *values;

@@ -8,7 +8,7 @@
 /* clang-format off */
 #define SOME(table, where) "rowid IN (SELECT rowid FROM " table " WHERE " where " LIMIT ?2) "
 
-/* Events of an outbox that have not been published yet. */
+/* True for events of an outbox that have not been published yet. */
 #define UNSENT "status IN ('PENDING', 'IN_FLIGHT', 'FAILED')"
 
 /* ---- dialogs ----------------------------------------------------------------------------- */
@@ -19,7 +19,8 @@
 	"  ON m.receiver_id = c.other_id AND m.sender_id = c.user_id "                     \
 	"WHERE c.user_id = ?1 "
 
-/* Selects the same rows in all statements of one erasing step. */
+/* Selects conversations in a fixed order, so that all statements of one call of erase() select the
+ * same conversations. */
 #define SOME_CONVERSATIONS                                                                 \
 	"(SELECT other_id FROM conversations WHERE user_id = ?1 ORDER BY other_id LIMIT ?2)"
 
@@ -29,7 +30,8 @@
 
 #define IS_FROM UNSENT " AND instr(CAST(payload AS TEXT), ?1) > 0"
 
-/* Conversations come after messages, because the statements find messages through conversations. */
+/* Conversations are erased after messages, because the statements find messages through
+ * conversations. */
 const struct sqlite_eraser sqlite_dialogs_eraser = {
 	.base = {
 		.ops = &sqlite_eraser_ops,
@@ -95,7 +97,8 @@ const struct sqlite_eraser sqlite_counters_eraser = {
 	"  SELECT event_id FROM entitlement_audit WHERE user_id = ?1) "
 
 /* Published events are also erased, because `quipu verify` would report an event whose audit line
- * is missing. Events come first, because the statement finds them through the audit lines. */
+ * is missing. Events are erased first, because the statement finds events through the audit
+ * lines. */
 const struct sqlite_eraser sqlite_entitlements_eraser = {
 	.base = {
 		.ops = &sqlite_eraser_ops,
@@ -143,7 +146,8 @@ const struct sqlite_eraser sqlite_notifications_eraser = {
 
 /* ---- the gateway ------------------------------------------------------------------------- */
 
-/* SOME_QUEUED and SOME_OUTBOUND select the same rows in both statements of one erasing step. */
+/* SOME_QUEUED and SOME_OUTBOUND are sorted, so that both statements of one call of erase() select
+ * the same rows. */
 #define SOME_QUEUED                                                                        \
 	"id IN (SELECT id FROM queued_messages WHERE user_id = ?1 ORDER BY id LIMIT ?2)"
 #define SOME_OUTBOUND                                                                      \

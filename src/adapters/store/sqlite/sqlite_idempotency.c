@@ -12,7 +12,8 @@ static const char find_sql[] =
 	"FROM idempotency_keys "
 	"WHERE scope = ?1 AND key = ?2 AND expires_at > ?3";
 
-/* ?12 is the current time. Replaces a key that has expired; does not change any other key. */
+/* Inserts a new key or replaces an expired key. Does not change a key that is already stored and
+ * has not expired. ?12 is the current time. */
 static const char put_sql[] =
 	"INSERT INTO idempotency_keys (scope, key, fingerprint, status, content_type, "
 	"    location, body, owner, note, lease_until, expires_at) "
@@ -24,15 +25,16 @@ static const char put_sql[] =
 	"    lease_until = excluded.lease_until, expires_at = excluded.expires_at "
 	"WHERE idempotency_keys.expires_at <= ?12";
 
-/* ?1 and ?2 are the last scope and key seen, ?3 the end of the scopes to list, ?4 the limit. */
+/* ?1 and ?2 are the last scope and key seen, ?3 is greater than every scope to list, ?4 is the
+ * limit. */
 static const char list_sql[] =
 	"SELECT scope, key, length(fingerprint), status, body, owner, lease_until, note "
 	"FROM idempotency_keys "
 	"WHERE (scope, key) > (?1, ?2) AND scope < ?3 "
 	"ORDER BY scope, key LIMIT ?4";
 
-/* Each of these statements takes scope, key and owner as ?1 to ?3, and more values if it needs
- * them. */
+/* The statements claim, finish, forget and release take scope, key and owner as ?1 to ?3. Claim and
+ * release also take the current time as ?4, and claim takes more values. */
 static const char claim_sql[] =
 	"UPDATE idempotency_keys SET owner = ?3, lease_until = ?5, note = ?6, status = ?7, "
 	"content_type = ?8, location = ?9, body = ?10 "

@@ -3,12 +3,12 @@
  * this folder.
  *
  *   writer       the one connection that writes and checkpoints, and its lock (the turn)
- *   session      the current user of a connection
+ *   session      uses a connection: the writer's, or one of its own for reading
  *   query        one statement, run for each row of a batch; repositories consist of queries
  *
  * There are two locks: the writer's turn, held during a write transaction, and the store's gate,
- * held shared during a read. The holder of the turn may close the gate; a reader inside the gate
- * never takes the turn, so the two cannot deadlock.
+ * held shared during a read. The holder of the turn may also take the gate exclusively; a reader,
+ * which holds the gate, never takes the turn. Therefore the two cannot deadlock.
  */
 #ifndef QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_INTERNAL_H
 #define QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_INTERNAL_H
@@ -27,18 +27,23 @@
 struct sqlite_writer {
 	struct fair_lock turn; /* guards the members below */
 	struct sqlite_connection connection;
-	bool in_doubt; /* before the next use, the file must be reopened and its WAL settled */
-	/* frames in the WAL before the last settling; −1 if the WAL could not be emptied */
+	/* before the next transaction, the file must be reopened and its WAL copied into the
+	 * database */
+	bool in_doubt;
+	/* how many frames the WAL had when sqlite_writer_settle() last ran; −1 if that run could
+	 * not empty the WAL */
 	int frames_found;
 
 	int wal_frames; /* frames in the WAL after the last commit */
 	/* a checkpoint has run since the last commit, so the next commit may overwrite the WAL from
 	 * its beginning */
 	bool wal_may_restart;
-	int checkpoint_at; /* checkpoint when the WAL has this many frames */
-	bool checkpoint_failing;
+	int checkpoint_at;       /* checkpoint when the WAL has this many frames */
+	bool checkpoint_failing; /* the last checkpoint failed */
 
-	int checkpoint_step; /* this and wal_frames_max are constants, which tests can lower */
+	/* Two constants, which tests can lower: how many frames are written between two
+	 * checkpoints, and at how many frames new reads wait until the WAL has been emptied. */
+	int checkpoint_step;
 	int wal_frames_max;
 };
 
@@ -56,7 +61,7 @@ struct sqlite_store {
 	pthread_rwlock_t gate;
 	struct sqlite_session *readers;
 
-	/* for each kind of session, the steady time of the last failure; 0 while such sessions
+	/* for each kind of session, the monotonic time of the last failure; 0 while such sessions
 	 * work */
 	_Atomic int64_t failed_at_ns[2];
 	struct tally errors[STATUS_COUNT];
@@ -88,7 +93,9 @@ void sqlite_writer_init(struct sqlite_writer *writer);
  * SQLITE_OPEN_CREATE. On failure the file stays closed. */
 QP_MUST_CHECK int sqlite_writer_open(struct sqlite_store *store, int flags);
 
-/* Copies the rest of the WAL into the database, syncs the database, and empties the WAL. */
+/* Copies the rest of the WAL into the database, syncs the database, and empties the WAL. After that
+ * the writer is no longer in doubt. Also succeeds if the WAL cannot be emptied because another
+ * program uses the file. */
 QP_MUST_CHECK int sqlite_writer_settle(struct sqlite_writer *writer);
 
 /* Called before each transaction: checkpoints if a checkpoint is due, and reopens the file after an
@@ -96,8 +103,8 @@ QP_MUST_CHECK int sqlite_writer_settle(struct sqlite_writer *writer);
 QP_MUST_CHECK int sqlite_writer_prepare(struct sqlite_store *store);
 
 /*
- * Called after a COMMIT has failed, while nothing else uses the file: reopens the file. Returns
- * true if the transaction is certainly not in the file and never will be, and false if it may be.
+ * Called after a COMMIT has failed: keeps readers out and reopens the file. Returns true if the
+ * transaction is certainly not in the file and never will be, and false if it may be.
  */
 QP_MUST_CHECK bool sqlite_writer_lost_commit(struct sqlite_store *store);
 
@@ -126,8 +133,8 @@ struct sqlite_connection *sqlite_session_connection(struct sqlite_session *sessi
 /* Rolls back, releases the turn or the gate, and returns the status for `rc`. */
 QP_MUST_CHECK enum status sqlite_session_fail(struct sqlite_session *session, int rc);
 
-/* Like sqlite_session_fail(), if SQLite reported no error but the batch must run again. Returns
- * RERUN. */
+/* Rolls back, releases the turn or the gate, and returns RERUN. Call this if the batch must run
+ * again although SQLite reported no error. */
 QP_MUST_CHECK enum status sqlite_session_rerun(struct sqlite_session *session);
 
 /* Begin and end a transaction that only reads, on a session of either kind. The transaction sees
@@ -264,7 +271,8 @@ QP_MUST_CHECK enum status sqlite_list_rows(struct session *session, struct arena
 void *sqlite_more_room(
 	struct arena *arena, void *elements, size_t size, size_t count, size_t *room);
 
-/* Runs `sql`, which takes a time and a limit and deletes rows, in a transaction of its own. */
+/* Runs `sql` in a transaction of its own. `sql` deletes rows older than ?1 (`before_us`), at most
+ * ?2 (`limit`). Sets `deleted` to the number of deleted rows. */
 QP_MUST_CHECK enum status sqlite_sweep(
 	struct session *session, const char *sql, int64_t before_us, size_t limit, size_t *deleted);
 

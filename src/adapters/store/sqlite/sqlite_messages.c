@@ -18,7 +18,7 @@ static const char put_sql[] =
 	"INSERT INTO messages (receiver_id, id, sender_id, text, created_at) "
 	"VALUES (?1, ?2, ?3, ?4, ?5)";
 
-/* Most messages belong to the span that their conversation already has, so for them this statement
+/* Most messages belong to the span that their conversation's row already has. Then this statement
  * changes nothing. */
 static const char end_sql[] =
 	"INSERT INTO conversations (user_id, other_id, last_span) "
@@ -57,7 +57,7 @@ static const char find_unread_sql[] =
 static const char list_sql[] = DIRECTION_SQL("?1", "?2") " UNION ALL " DIRECTION_SQL(
 	"?2", "?1") " ORDER BY id DESC LIMIT ?4";
 
-/* For messages of a user to themselves: both directions are the same. */
+/* For messages that a user sends to themselves: both directions are the same. */
 static const char list_own_sql[] = DIRECTION_SQL("?1", "?2");
 
 /* clang-format off */
@@ -69,8 +69,8 @@ static const char list_own_sql[] = DIRECTION_SQL("?1", "?2");
 /*
  * ?1 is the user. Lists only conversations whose last message has an id below ?2. ?3 is the limit.
  * The index is sorted by span, so SQLite sorts the conversations of only one span at a time by
- * their last messages, and stops when the page is full. The statement uses CROSS JOIN because
- * SQLite does not change the order of its tables.
+ * their last messages, and stops when the page is full. CROSS JOIN makes SQLite read the page
+ * before the messages, because SQLite never reorders the tables of a CROSS JOIN.
  */
 static const char list_conversations_sql[] =
 	"WITH page AS MATERIALIZED ("

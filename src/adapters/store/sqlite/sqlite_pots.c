@@ -14,9 +14,9 @@ static const char take_sql[] =
 	"WHERE id = ?1 AND (lock IS NULL OR lock_expire_time <= ?4)";
 
 /*
- * These two statements change a row only while the token ?4 holds the lock. change_or_add_sql can
- * also insert a kind of coin that was never in the pot, but costs several times as much as
- * change_sql.
+ * change_sql and change_or_add_sql change a row only while the token ?4 holds the pot's lock.
+ * change_or_add_sql can also insert a kind of coin that was never in the pot, but costs several
+ * times as much.
  */
 static const char change_sql[] =
 	"UPDATE coin SET coin_count = ?3 "
@@ -201,7 +201,7 @@ static enum status create(const struct pot_repository *repository, struct sessio
 	return sqlite_query_close(&query);
 }
 
-/* ---- looking ----------------------------------------------------------------------------- */
+/* ---- looking up -------------------------------------------------------------------------- */
 
 static void fill_pot(struct pot_row *pot, struct arena *arena, const struct sqlite_query *query)
 {

@@ -1,5 +1,5 @@
 /*
- * Queries: one prepared statement, run once for each row of a batch.
+ * Implements queries. A query is one prepared statement, run once for each row of a batch.
  *
  * SQLite runs in this process, so a statement per row costs no round trip, and a loop of small
  * statements is as fast as one large statement and easier to read. To keep the loops free of

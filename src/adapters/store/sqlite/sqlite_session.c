@@ -8,8 +8,8 @@
  *   active    commit, rollback, snapshot_end   idle
  *   active    any failure                      idle, rolled back
  *
- * Every failure ends in fail() or sqlite_session_rerun(). These roll back, release the turn or the
- * gate, and decide whether the connection can still be trusted.
+ * Every failure ends in fail() or sqlite_session_rerun(). Both functions roll back, release the
+ * turn or the gate, and decide whether the connection can still be trusted.
  */
 #include <stdlib.h>
 
@@ -100,7 +100,8 @@ static void distrust_connection(struct sqlite_session *session)
 		sqlite_connection_close(&session->own);
 }
 
-/* Rolls back. Distrusts the connection if `in_doubt` is true or the rollback fails. */
+/* Rolls back. If `in_doubt` is true or the rollback fails, the connection must be reopened before
+ * its next use. */
 static void abandon(struct sqlite_session *session, bool in_doubt)
 {
 	bool undone = undo(sqlite_session_connection(session));

@@ -1,4 +1,4 @@
-/* The entitlements that have sources, for `quipu verify`. */
+/* Lists the entitlements that have sources, for `quipu verify`. */
 #include "adapters/store/sqlite/sqlite_source_owners.h"
 
 #include "adapters/store/sqlite/sqlite_internal.h"

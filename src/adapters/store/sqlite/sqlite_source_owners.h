@@ -1,4 +1,4 @@
-/* The owners of sources, for the repository in sqlite_entitlements.c. */
+/* Lists the entitlements that have sources, for the repository in sqlite_entitlements.c. */
 #ifndef QUIPU_ADAPTERS_STORE_SQLITE_SOURCE_OWNERS_H
 #define QUIPU_ADAPTERS_STORE_SQLITE_SOURCE_OWNERS_H
 

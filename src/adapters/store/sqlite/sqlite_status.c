@@ -29,9 +29,9 @@ enum status sqlite_status(int rc)
  * COMMIT writes the pages to the WAL, marks the last page as the end of the transaction, and calls
  * fsync. If one of these steps fails, the transaction is not visible for now; but if the mark was
  * written, a recovery will find and apply the transaction. Not even a full disk proves that the
- * mark was not written: where the WAL overwrites older frames, they may already contain the missing
- * part. Only two codes prove that nothing was written, because SQLite returns them before the first
- * write.
+ * mark was not written: if COMMIT overwrites older frames of the WAL, these frames may already
+ * contain the part that could not be written. Only two codes prove that nothing was written,
+ * because SQLite returns them before the first write.
  */
 enum status sqlite_commit_status(int rc)
 {

@@ -87,8 +87,8 @@ struct store *sqlite_store_new(const char *name, const char *path, const char *c
 	return &store->base;
 }
 
-/* If the disk is full, there may be no room to settle the WAL. The store starts nevertheless, so
- * that reads work. */
+/* If the disk is full, there may be no room to copy the WAL into the database. The store starts
+ * nevertheless, so that reads work. */
 static int open_file(struct sqlite_store *store)
 {
 	int rc = sqlite_writer_open(store, SQLITE_OPEN_CREATE);

@@ -70,7 +70,7 @@ static const char *keep(struct table_source *source, const unsigned char *text)
 	return memcpy(copy, text, len);
 }
 
-/* Returns the first column of the first row, or 0 if there is no row or the table does not
+/* Returns the first column of the query's first row, or 0 if there is no row or the table does not
  * exist. */
 static int64_t number(struct table_source *source, const char *sql)
 {
@@ -264,8 +264,8 @@ static int attach(struct table_source *source, const char *path)
 	return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* Leaves out each key that the attached file also has with a later expiry. `later` is the SQL
- * operator for that comparison: > or >=. */
+/* Leaves out each key that expires later in the attached file. `later` is the SQL operator that
+ * compares the expiries: > or, to leave out keys with equal expiries too, >=. */
 static void narrow(struct table_source *source, struct source_table *keys, const char *later)
 {
 	struct buffer where = buffer_make(&source->arena, 512);
@@ -288,8 +288,8 @@ static struct source_table *keys_of(struct table_source *source)
 	return NULL;
 }
 
-/* Does not compare with a file whose keys have all been left out: each of these keys remains in
- * another file. */
+/* Skips a source that has no keys or whose keys have all been left out. Other sources have these
+ * keys too, and the source at `at` is compared with them. */
 bool table_source_share_keys(struct table_source *const *sources, size_t count, size_t at,
 	int64_t *left_out, char *why, size_t size)
 {

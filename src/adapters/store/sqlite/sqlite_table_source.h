@@ -20,10 +20,11 @@ struct table_source;
 QP_MUST_CHECK struct table_source *table_source_open(const char *path, char *why, size_t size);
 void table_source_close(struct table_source *source);
 
-/* Return the tables, each after the tables to which it refers, and the components of the schema. */
+/* Return the tables, each after the tables to which it refers, and the components of the schema.
+ * table_source_component() returns NULL after the last component. */
 size_t table_source_count(const struct table_source *source);
 const struct table_facts *table_source_at(const struct table_source *source, size_t index);
-const char *table_source_component(const struct table_source *source, size_t index); /* or NULL */
+const char *table_source_component(const struct table_source *source, size_t index);
 
 /*
  * For a target with one table for all Idempotency-Keys: leaves out the keys of the source at index

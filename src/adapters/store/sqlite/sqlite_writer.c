@@ -1,12 +1,12 @@
 /*
- * The one connection that writes: opens the file, keeps its WAL short, and reopens the file after
- * an I/O error.
+ * The writer is the one connection that writes. It opens the file, keeps its WAL short, and reopens
+ * the file after an I/O error.
  *
- * By default SQLite would checkpoint at the end of a COMMIT and hide errors. This writer instead
- * checkpoints before a transaction begins, when the answers of the previous transaction are already
- * on their way. Long reads can make the WAL grow: a checkpoint cannot copy pages that a running
- * read must not see yet, and the WAL cannot start over while a read uses it. If the WAL reaches
- * WAL_BYTES_MAX, new reads must wait while a full checkpoint runs.
+ * By default SQLite would checkpoint at the end of a COMMIT and hide errors of the checkpoint. This
+ * writer instead checkpoints before a transaction begins, when the answers of the previous
+ * transaction are already on their way. Long reads can make the WAL grow: a checkpoint cannot copy
+ * pages that a running read must not see yet, and the WAL cannot start over while a read uses it.
+ * If the WAL reaches WAL_BYTES_MAX, new reads must wait while a full checkpoint runs.
  *
  * Retrying a failed fsync is not enough, because the kernel reports the failure once and then
  * treats pages that never reached the disk as clean. SQLite does not sync a partial checkpoint

@@ -1,5 +1,6 @@
-/* Traces the repositories inside outboxes and notifications: claims, dead letters, the inbox. Log
- * lines name the outbox or repository, because a store has several claims and dead letters. */
+/* Traces the repositories inside other repositories: claims, dead letters, the inbox. Log lines
+ * name the outer repository, because several repositories of a store have claims and dead
+ * letters. */
 #include "adapters/store/tracing/tracing_internal.h"
 
 /* ---- claims ------------------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 /*
  * Declarations shared by the files of the tracing store. A wrapper consists of the port's struct,
- * followed by a pointer to the inner object. Each of its functions has the same four lines:
+ * followed by a pointer to the inner object, i.e. the one that it wraps. Each function of a wrapper
+ * has the same four lines:
  *
  *     inner = …_of(repository);                              the checked cast
  *     trace = trace_begin(session, "counts", "add");         unwraps the session
@@ -28,21 +29,21 @@
 
 struct trace {
 	const char *store; /* the store's name */
-	const char *group; /* "counts", "dialog_outbox.claims"; static */
-	const char *verb;  /* "add"; static */
+	const char *group; /* what the verb belongs to: "counts", "dialog_outbox.claims"; static */
+	const char *verb;  /* such as "add"; static */
 	/* the inner session, on which the call runs; NULL for verbs of the store */
 	struct session *session;
-	int64_t start_ns; /* 0 if debug lines are not logged */
+	int64_t start_ns; /* when the call began; 0 if debug lines are not logged */
 };
 
-/* Starts the clock. `session` is a wrapped session that the calling thread may use. */
+/* Begins to trace a call. `session` is a wrapped session that the calling thread may use. */
 struct trace trace_begin(struct session *session, const char *group, const char *verb);
 
 /* Like trace_begin(), for verbs of the store itself. */
 struct trace trace_begin_store(const struct store *store, const char *verb);
 
-/* Each of these logs the call and returns `status`. trace_end_counted() reads `*rows` only if the
- * call succeeded, because outputs are undefined after a failure. */
+/* The trace_end functions log the call and return `status`. trace_end_counted() reads `*rows` only
+ * if the call succeeded, because outputs are undefined after a failure. */
 QP_MUST_CHECK enum status trace_end(const struct trace *trace, enum status status);
 QP_MUST_CHECK enum status trace_end_rows(
 	const struct trace *trace, enum status status, size_t rows);
@@ -110,7 +111,7 @@ struct tracing_counters {
 struct tracing_claims {
 	struct claim_repository base;
 	const struct claim_repository *inner;
-	const char *group; /* for log lines, e.g. "dialog_outbox.claims" */
+	const char *group; /* the name in log lines, e.g. "dialog_outbox.claims" */
 };
 
 struct tracing_dead_letters {
@@ -157,9 +158,9 @@ struct tracing_outbox_groups {
 };
 
 /*
- * Each of these wraps `inner` in the struct `tracing`, which the caller provides and must keep
- * while the result is used. Returns NULL if `inner` is NULL, because the engine has no such
- * repository.
+ * The _init functions wrap `inner` in the struct `tracing`, which the caller provides and must keep
+ * while the result is used. They return NULL if `inner` is NULL, which means that the engine has no
+ * such repository.
  */
 const struct eraser *tracing_eraser_init(
 	struct tracing_eraser *tracing, const struct eraser *inner);

@@ -1,8 +1,9 @@
 /*
- * The tracing store itself: one traced call, the store's own verbs, and the repositories.
+ * Implements the tracing store itself: it logs calls, forwards the store's own verbs, and wraps the
+ * repositories.
  *
  * Invariant: an inner session never leaves this folder, and a wrapped session never reaches an
- * inner repository. The casts of both sides check this.
+ * inner repository. The checked casts, here and in the inner store, abort otherwise.
  */
 #include "adapters/store/tracing/tracing_store.h"
 
@@ -188,8 +189,8 @@ static void free_store(struct store *base)
 	struct store *inner = inner_of(base);
 	struct trace trace = trace_begin_store(base, "free");
 
-	/* The name may belong to the inner store, so the line is logged before the inner store is
-	 * freed. */
+	/* The store's name may belong to the inner store, so the line is logged before the inner
+	 * store is freed. */
 	trace_end_void(&trace);
 	inner->ops->free(inner);
 	free(base);

@@ -1,13 +1,13 @@
 /*
- * A debugging aid (--trace-store): a store that forwards every call to another store and logs it at
- * level debug, with its duration, its number of rows and its result:
+ * The tracing store is a debugging aid (--trace-store). It forwards every call to another store,
+ * the inner store, and logs the call at level debug, with its duration, number of rows and result:
  *
  *     {"level":"debug","part":"store","message":"counts.add","store":"counts-store","rows":"412",
  *      "us":"1834","result":"OK"}
  *
- * It can wrap any engine, because it uses only the ports. It wraps the store, its sessions, and
- * every repository that the store hands out, including the claims, dead letters and inbox inside
- * outboxes and notifications. It has the name, engine and hints of the inner store, so the rest of
+ * It can wrap any engine, because it uses only the ports. It wraps the inner store, its sessions,
+ * and every repository that the inner store hands out, including the claims, dead letters and inbox
+ * inside other repositories. It has the name, engine and hints of the inner store, so the rest of
  * the program does not see the difference. It never logs values, because they may be secret.
  *
  * `rows` is the number of rows that the caller passed in; for lists and sweeps, it is the number of
@@ -15,7 +15,7 @@
  * verbs that cannot fail have no `result`. is_up() and error_count() are forwarded without a log
  * line, because every scrape and every health check calls them.
  *
- * The wrapper costs two clock readings and one log line per call. Without the option there is no
+ * The wrapper costs two clock readings and one log line per call. Without --trace-store there is no
  * wrapper.
  */
 #ifndef QUIPU_ADAPTERS_STORE_TRACING_TRACING_STORE_H
