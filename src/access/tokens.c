@@ -1,8 +1,9 @@
 /*
- * One table row per algorithm: how its key is read, and how a signature is verified. The algorithm
- * comes from the configuration and never from the token, which closes the classic attacks on JWT:
- * "alg":"none", and an RSA public key used as an HMAC secret (read_secret() refuses PEM for the
- * same reason). The signature is verified before the claims are parsed.
+ * A table has one row per algorithm, which says how its key is read and how a signature is
+ * verified. The algorithm comes from the configuration and never from the token, which closes the
+ * classic attacks on JWT: "alg":"none", and an RSA public key used as an HMAC secret (read_secret()
+ * refuses PEM for the same reason). The signature is verified before the token's claims are
+ * parsed.
  *
  * Secrets do not linger: buffers that held the key file or a MAC are cleansed.
  */
@@ -106,13 +107,13 @@ static bool read_secret(struct token_checker *checker, struct slice file, char *
 	if (memmem(file.data, file.len, "-----BEGIN", 10))
 		return wrong(why, "this is a PEM file, not a secret for HS256; anyone who knows a "
 				  "public key could sign tokens with it");
+	if (is_public_der(file)) /* the last byte of a key may look like a line break */
+		return wrong(why, "this is a public key, not a secret for HS256; anyone who knows "
+				  "it could sign tokens with it");
 	while (ends_with_line_break(file))
 		file.len--; /* editors and echo add line breaks */
 	if (file.len < SECRET_MIN || file.len > SECRET_MAX)
 		return wrong(why, "a secret for HS256 must be 32 to 4096 bytes long");
-	if (is_public_der(file))
-		return wrong(why, "this is a public key, not a secret for HS256; anyone who knows "
-				  "it could sign tokens with it");
 	if (is_trivial(file))
 		return wrong(why, "this secret can be guessed; use random bytes, for example from "
 				  "openssl rand -base64 48");
@@ -138,8 +139,8 @@ static bool is_signed_hs256(
 
 /* ---- RS256 and ES256 --------------------------------------------------------------------- */
 
-/* OpenSSL calls this for the passphrase of a key. Without it, OpenSSL would prompt on the terminal
- * and wait. */
+/* OpenSSL calls this function for the passphrase of a key. Without such a function, OpenSSL would
+ * prompt on the terminal and wait. */
 static int know_no_passphrase(char *passphrase, int size, int is_writing, void *context)
 {
 	(void)passphrase, (void)size, (void)is_writing, (void)context;
@@ -210,7 +211,7 @@ static int es256_to_der(struct slice signature, unsigned char der[DER_MAX])
 	int len = 0;
 
 	if (r && s && pair && ECDSA_SIG_set0(pair, r, s)) {
-		r = s = NULL; /* the pair owns them now */
+		r = s = NULL; /* `pair` now owns both numbers and will free them */
 		if (i2d_ECDSA_SIG(pair, NULL) <= DER_MAX)
 			len = i2d_ECDSA_SIG(pair, &der);
 	}
@@ -233,7 +234,7 @@ static bool is_signed_es256(
 	       is_signed_by_key(checker, text, slice_make((const char *)der, (size_t)len));
 }
 
-/* ---- life -------------------------------------------------------------------------------- */
+/* ---- creating and freeing ---------------------------------------------------------------- */
 
 static const struct algorithm algorithms[] = {
 	{"HS256", read_secret, is_signed_hs256},
@@ -352,8 +353,8 @@ static enum token_fault check_header(const struct token_checker *checker, const 
 								: TOKEN_OTHER_ALGORITHM;
 }
 
-/* Reads a NumericDate: seconds, perhaps with a fraction. Returns false if the claim is not such a
- * number. */
+/* Reads the token's claim `name` as a NumericDate: seconds, perhaps with a fraction. Returns false
+ * if the claim is not such a number. */
 static bool read_date(const json_t *claims, const char *name, int64_t *date_us)
 {
 	const json_t *value = json_object_get(claims, name);

@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import hmac
+import itertools
 import json
 import math
 import re
@@ -523,6 +524,12 @@ def refuse(binary, tmp_path):
     return start
 
 
+def public_der_that_ends_with(last_byte):
+    """A public key whose last byte looks like the line break that an editor adds to a secret."""
+    keys = (public_der(ec.derive_private_key(number, ec.SECP256R1())) for number in itertools.count(1))
+    return next(key for key in keys if key.endswith(last_byte))
+
+
 def test_a_key_that_cannot_be_used_is_one_clear_sentence(refuse):
     rsa_key, weak = (rsa.generate_private_key(65537, bits) for bits in (2048, 1024))
     curve, other_curve = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP384R1())
@@ -537,6 +544,8 @@ def test_a_key_that_cannot_be_used_is_one_clear_sentence(refuse):
     assert "32 to 4096" in refuse("HS256", b"too short a secret\n")
     assert "public key" in refuse("HS256", public_der(rsa_key))
     assert "public key" in refuse("HS256", public_der(curve))
+    for last_byte in (b"\n", b"\r"):
+        assert "public key" in refuse("HS256", public_der_that_ends_with(last_byte))
     for guessable in (b"x" * 64, b"secret" * 8, b"0123456789abcdef" * 2, b"01" * 10 + b"10" * 10):
         assert "can be guessed" in refuse("HS256", guessable)
     assert "HS256, RS256 or ES256" in refuse("none", b"x" * 64, code=2)
