@@ -67,14 +67,14 @@ static void set_slow(struct cluster *cluster, int rtt_ms)
 	assert_int_equal(rd_kafka_mock_broker_set_rtt(cluster->mock, 1, rtt_ms), 0);
 }
 
+static void set_silent(struct cluster *cluster)
+{
+	set_slow(cluster, (int)(2 * HANG_MS)); /* no test waits that long for an answer */
+}
+
 static bool is_up(struct cluster *cluster)
 {
 	return cluster->bus->ops->is_up(cluster->bus);
-}
-
-static void wait_until_it_is(struct cluster *cluster, bool up)
-{
-	WAIT_UNTIL(is_up(cluster) == up);
 }
 
 static void start_bus(struct cluster *cluster)
@@ -117,7 +117,7 @@ static int setup(void **state)
 		"kafka://%s?session.timeout.ms=6000&heartbeat.interval.ms=500",
 		rd_kafka_mock_cluster_bootstraps(cluster->mock));
 	start_bus(cluster);
-	wait_until_it_is(cluster, true);
+	WAIT_UNTIL(is_up(cluster));
 	*state = cluster;
 	return 0;
 }
@@ -270,14 +270,14 @@ static void a_bus_without_brokers_refuses_at_once_and_comes_back(void **state)
 		struct bus_message *messages;
 
 		set_down(cluster);
-		wait_until_it_is(cluster, false);
+		WAIT_UNTIL(!is_up(cluster));
 		messages = make(cluster, 10);
 		messages[0].fate = BUS_CONFIRMED;
 		assert_int_equal(publish(cluster, messages, 10, NEVER_MS), STATUS_BUS_UNAVAILABLE);
 		for (size_t i = 0; i < 10; i++)
 			assert_int_equal(messages[i].fate, BUS_NOT_PERSISTED);
 		set_up(cluster);
-		wait_until_it_is(cluster, true);
+		WAIT_UNTIL(is_up(cluster));
 		publish_all(cluster, 10, BUS_CONFIRMED);
 	}
 	assert_fates_are_true(cluster);
@@ -305,7 +305,7 @@ static void a_bus_may_start_before_its_brokers(void **state)
 	assert_int_equal(
 		consumer->ops->fetch(consumer, &delivery, 1, &count, in_ms(NEVER_MS)), STATUS_OK);
 	set_up(cluster);
-	wait_until_it_is(cluster, true);
+	WAIT_UNTIL(is_up(cluster));
 	publish_all(cluster, 1, BUS_CONFIRMED);
 	assert_int_equal(
 		consumer->ops->fetch(consumer, &delivery, 1, &count, in_ms(HANG_MS)), STATUS_OK);
@@ -352,7 +352,7 @@ static void brokers_that_come_and_go_under_load(void **state)
 			set_slow(cluster, 0);
 		}
 	}
-	wait_until_it_is(cluster, true);
+	WAIT_UNTIL(is_up(cluster));
 	nap_ms(500);
 	atomic_store(&load.stop, true);
 	pthread_join(thread, NULL);
@@ -363,8 +363,7 @@ static void brokers_that_come_and_go_under_load(void **state)
 		count_fate(cluster, BUS_UNKNOWN));
 }
 
-/* The group may have to be joined again, so what is fetched may be somebody's by the time of
- * ack. */
+/* The group may have to be joined again, so another member may have the messages before the ack. */
 static void acknowledge_something(struct consumer *consumer)
 {
 	int64_t deadline_ns = hang_deadline_ns();
@@ -378,11 +377,10 @@ static void acknowledge_something(struct consumer *consumer)
 	}
 }
 
-/* The library may send the acknowledgement when the brokers are back; then only what is new comes.
- */
-static void an_ack_without_brokers_fails(void **state)
+/* Opens a consumer and lets it acknowledge messages after `break_it` was called. */
+static struct consumer *acknowledge_in_vain(
+	struct cluster *cluster, void (*break_it)(struct cluster *))
 {
-	struct cluster *cluster = *state;
 	struct consumer *consumer = open_consumer(cluster);
 	struct bus_delivery deliveries[5];
 	size_t count = 0;
@@ -391,12 +389,32 @@ static void an_ack_without_brokers_fails(void **state)
 	assert_int_equal(
 		consumer->ops->fetch(consumer, deliveries, 5, &count, in_ms(HANG_MS)), STATUS_OK);
 	assert_true(count > 0);
-	set_down(cluster);
+	break_it(cluster);
 	assert_int_equal(consumer->ops->ack(consumer, count), STATUS_BUS_UNAVAILABLE);
+	return consumer;
+}
+
+/* The library may send the ack once the brokers are back; then only new messages come. */
+static void an_ack_without_brokers_fails(void **state)
+{
+	struct cluster *cluster = *state;
+	struct consumer *consumer = acknowledge_in_vain(cluster, set_down);
+
 	set_up(cluster);
 	WAIT_UNTIL(is_up(cluster));
 	publish_until_confirmed(cluster);
 	acknowledge_something(consumer);
+}
+
+/* librdkafka would wait for its coordinator as long as that does not answer the commit. */
+static void a_consumer_ends_while_its_brokers_do_not_answer(void **state)
+{
+	struct cluster *cluster = *state;
+	int64_t deadline_ns = hang_deadline_ns();
+
+	acknowledge_in_vain(cluster, set_silent);
+	close_consumer(cluster);
+	assert_true(clock_steady_ns(&clock_system) < deadline_ns);
 }
 
 /* ---- slow brokers ------------------------------------------------------------------------ */
@@ -433,7 +451,7 @@ static void a_slow_broker_leaves_fates_unknown_at_the_deadline(void **state)
 	publish_all(cluster, 100, BUS_CONFIRMED);
 	for (int round = 0; round < 2; round++) {
 		WAIT_UNTIL(ends_before_the_answers(cluster));
-		wait_until_it_is(cluster, true);
+		WAIT_UNTIL(is_up(cluster));
 		publish_all(cluster, 100, BUS_CONFIRMED);
 	}
 	assert_fates_are_true(cluster);
@@ -571,6 +589,8 @@ int main(void)
 		FAULT_TEST(an_error_hits_only_the_messages_of_its_request),
 		FAULT_TEST(a_message_that_is_too_large_is_refused_alone),
 		FAULT_TEST(an_older_message_than_the_last_one_is_a_loss),
+		/* the last one, because it leaves a client behind that only exit() ends */
+		FAULT_TEST(a_consumer_ends_while_its_brokers_do_not_answer),
 	};
 
 	return cmocka_run_group_tests_name("kafka faults", tests, NULL, NULL);

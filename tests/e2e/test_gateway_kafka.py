@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -10,7 +11,7 @@ from harness import quipu
 from harness.counts import new_key
 from harness.gateway import new_text, send_request, sms_sent, texts_sent
 from harness.gateway_stacks import KafkaStack, LONG_LEASE, SHORT_LEASE
-from harness.http import ConnectionLost, ask_all
+from harness.http import Connection, ConnectionLost, ask_all
 from engines import shared
 from harness.kafka import DLQ, Kafka
 from harness.problems import assert_problem
@@ -248,6 +249,22 @@ def test_the_broker_stopped_under_load_never_admits_more_than_the_limit(
     assert set(sends.failed) <= {"BUS_UNAVAILABLE", "OUTCOME_UNKNOWN", "OVERLOADED"}
     assert limit - len(sends.unknown) <= len(sends.admitted) <= limit
     assert stack.row(user)["current_count"] == len(sends.admitted)
+
+
+def test_a_process_ends_although_kafka_does_not_answer(serve, tmp_path, database, failing_broker, gateway_client):
+    """The sender's commit of its offsets is under way, for which librdkafka itself would wait."""
+    stack = KafkaStack(tmp_path, "none", database, failing_broker)
+    server = serve(stack)
+    user = gateway_client(server).new_user(1)
+    server.stop()
+    server = serve(stack, env={"QUIPU_FAILPOINTS": "intake.committed=stop"})
+    with Connection(server.port) as connection:
+        connection.send(send_request(user))
+        wait_until(server.stopped, "the sender has taken the message")
+        with failing_broker.frozen():
+            server.signal(signal.SIGCONT)
+            server.stop()
+    assert stack.recorded() == 1
 
 
 def test_kill_9_of_the_sender_between_printing_and_recording_loses_nothing_and_repeats_only_that(

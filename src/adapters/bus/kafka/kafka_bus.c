@@ -1,6 +1,8 @@
 #include "adapters/bus/kafka/kafka_bus.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "adapters/bus/kafka/kafka_internal.h"
 
@@ -48,12 +50,31 @@ static bool is_up(struct bus *base)
 	return atomic_load(&kafka_bus_of(base)->up);
 }
 
+static void exit_at_once(int status, void *ignored)
+{
+	(void)ignored;
+	fflush(NULL);
+	_exit(status);
+}
+
+void kafka_bus_abandon(struct kafka_bus *bus)
+{
+	int failed;
+
+	if (atomic_fetch_add(&bus->abandoned, 1) > 0)
+		return;
+	failed = on_exit(exit_at_once, NULL);
+	assert(!failed);
+}
+
 static void free_bus(struct bus *base)
 {
 	struct kafka_bus *bus = kafka_bus_of(base);
 
-	assert(atomic_load(&bus->users) == 0);
+	assert(atomic_load(&bus->users) == atomic_load(&bus->abandoned));
 	kafka_watcher_stop(bus);
+	if (atomic_load(&bus->abandoned) > 0)
+		return;
 	pthread_cond_destroy(&bus->changed);
 	pthread_mutex_destroy(&bus->lock);
 	arena_release(&bus->arena);

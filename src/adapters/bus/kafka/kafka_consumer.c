@@ -12,6 +12,11 @@
  * Rebalances happen while librdkafka is polled, during a fetch or the close. The consumer then
  * drops the held messages of each partition that it loses.
  *
+ * A consumer is closed on a thread of its own, because rd_kafka_consumer_close() has no deadline:
+ * while a commit is not answered, it waits until the group's coordinator is back. A consumer that
+ * is not closed in time is abandoned: its thread, its memory and the bus stay until the process
+ * exits.
+ *
  * Each message passes kafka_places_take() on arrival, which detects that Kafka has lost the end of
  * a log.
  *
@@ -28,10 +33,11 @@
 #define FETCH_BYTES_MAX (16 * 1024 * 1024)
 
 #define COMMIT_TIMEOUT_MS 5000
+#define CLOSE_TIMEOUT_NS (3 * NS_PER_S)
 #define SKIP_COMMIT_INTERVAL_NS NS_PER_S
 
-/* How long a poll waits, while some places are not settled, before it tries again to settle
- * them. */
+/* How long a poll waits at most while the position in some partition is not settled. This is short,
+ * because kafka_places_settle() is called again only before the next poll. */
 #define UNSETTLED_POLL_MS 50
 
 struct kafka_consumer {
@@ -47,7 +53,7 @@ struct kafka_consumer {
 	size_t held_size;
 	size_t held_count;
 	size_t given; /* how many held messages the last fetch returned */
-	size_t acked; /* how many of the given messages are acknowledged */
+	size_t acked; /* how many messages of the last fetch are acknowledged */
 
 	/* for each partition, the offset up to which messages were skipped */
 	rd_kafka_topic_partition_list_t *skipped;
@@ -55,8 +61,10 @@ struct kafka_consumer {
 
 	_Atomic bool woken;
 
-	/* Where a fetch waits; NULL until there is a client. Guarded by the bus's lock. */
+	/* With this queue, wake() ends the wait of a fetch. NULL until there is a client. Guarded
+	 * by the bus's lock. */
 	rd_kafka_queue_t *queue;
+	bool is_closed; /* the client is destroyed; guarded by the bus's lock */
 };
 
 static const struct consumer_ops consumer_ops;
@@ -67,7 +75,7 @@ static const struct kafka_setting settings[] = {
 	{"auto.offset.reset", "earliest"},
 	{"enable.partition.eof", "false"},
 	{"fetch.error.backoff.ms", "100"},
-	/* While the broker waits for messages, it answers nothing else on the connection. */
+	/* Short: while the broker waits for messages, it answers nothing else on the connection. */
 	{"fetch.wait.max.ms", "100"},
 	{"queued.min.messages", "10000"},
 	{"queued.max.messages.kbytes", "16384"},
@@ -141,7 +149,8 @@ static bool is_wanted(const struct kafka_consumer *consumer, const rd_kafka_mess
 	return bus_subjects_have(consumer->subjects, slice_make(value, value ? size : 0));
 }
 
-/* Marks every message up to this one as done in `offsets`, which will be committed. */
+/* Records in `offsets`, which will be committed, that all messages of the partition up to `message`
+ * are done. */
 static void note_done(rd_kafka_topic_partition_list_t *offsets, const char *topic,
 	const rd_kafka_message_t *message)
 {
@@ -243,8 +252,8 @@ static bool open_client(struct kafka_consumer *consumer)
 }
 
 /*
- * Waits until `condition` is true, the consumer is woken, or steady time `until_ns`. The caller
- * holds the lock.
+ * Waits until `condition` is true or the consumer is woken, but not beyond monotonic time
+ * `until_ns`. The caller holds the bus's lock.
  */
 static void wait_for(struct kafka_consumer *consumer, const bool *condition, int64_t until_ns)
 {
@@ -256,8 +265,9 @@ static void wait_for(struct kafka_consumer *consumer, const bool *condition, int
 }
 
 /*
- * Waits until the topics exist and then creates the client. If the client cannot be created, waits
- * until `until_ns`; the next fetch tries again.
+ * Returns true if there is a client. If there is none yet, waits until the topics exist and then
+ * creates the client. If that fails, waits until `until_ns` and returns false; the next fetch tries
+ * again.
  */
 static bool wait_for_client(struct kafka_consumer *consumer, int64_t until_ns)
 {
@@ -378,8 +388,8 @@ static int64_t time_of(const rd_kafka_message_t *message)
 	return type == RD_KAFKA_TIMESTAMP_NOT_AVAILABLE || time_ms < 0 ? 0 : time_ms * 1000;
 }
 
-/* Returns the position together with the message's name, because after a loss another message may
- * have the same position. */
+/* Returns `position` followed by the message's time and digest, because after a loss another
+ * message may have the same position. */
 static struct slice identity_of(
 	struct kafka_consumer *consumer, const rd_kafka_message_t *message, struct slice position)
 {
@@ -526,7 +536,8 @@ static void again(struct consumer *base)
 {
 	struct kafka_consumer *consumer = consumer_of(base);
 
-	assert(consumer->acked <= consumer->given); /* the next fetch returns the others again */
+	/* Nothing to do: the next fetch returns the unacknowledged messages again. */
+	assert(consumer->acked <= consumer->given);
 }
 
 static void wake(struct consumer *base)
@@ -542,16 +553,61 @@ static void wake(struct consumer *base)
 	pthread_mutex_unlock(&bus->lock);
 }
 
+/* ---- closing ----------------------------------------------------------------------------- */
+
+/* The body of the closing thread: leaves the group and destroys the client. */
+static void *close_client(void *context)
+{
+	struct kafka_consumer *consumer = context;
+	struct kafka_bus *bus = consumer->client.bus;
+
+	rd_kafka_consumer_close(consumer->client.rk);
+	rd_kafka_destroy(consumer->client.rk);
+	pthread_mutex_lock(&bus->lock);
+	consumer->is_closed = true;
+	pthread_cond_broadcast(&bus->changed);
+	pthread_mutex_unlock(&bus->lock);
+	return NULL;
+}
+
+/* Returns whether the client was closed and destroyed before CLOSE_TIMEOUT_NS. */
+static bool close_in_time(struct kafka_consumer *consumer)
+{
+	struct kafka_bus *bus = consumer->client.bus;
+	int64_t until_ns = clock_steady_ns(&clock_system) + CLOSE_TIMEOUT_NS;
+	bool in_time = true;
+	bool is_closed;
+	pthread_t thread;
+	int failed;
+
+	rd_kafka_queue_destroy(consumer->queue);
+	failed = pthread_create(&thread, NULL, close_client, consumer);
+	assert(!failed);
+	pthread_mutex_lock(&bus->lock);
+	while (!consumer->is_closed && in_time)
+		in_time = steady_wait_until(&bus->changed, &bus->lock, until_ns);
+	is_closed = consumer->is_closed;
+	pthread_mutex_unlock(&bus->lock);
+	if (is_closed)
+		pthread_join(thread, NULL);
+	else
+		pthread_detach(thread);
+	return is_closed;
+}
+
 static void close_consumer(struct consumer *base)
 {
 	struct kafka_consumer *consumer = consumer_of(base);
 	struct kafka_bus *bus = consumer->client.bus;
 
 	drop(consumer, consumer->held_count, NULL);
-	if (consumer->client.rk) {
-		rd_kafka_queue_destroy(consumer->queue);
-		rd_kafka_consumer_close(consumer->client.rk);
-		rd_kafka_destroy(consumer->client.rk);
+	if (consumer->client.rk && !close_in_time(consumer)) {
+		log_line(LOG_WARN, "bus",
+			"%s: Kafka does not answer; its group notices by itself that this consumer "
+			"of topic %s has ended",
+			bus->base.name, consumer->topic);
+		kafka_bus_abandon(bus);
+		return;
 	}
 	atomic_fetch_sub(&bus->users, 1);
 	rd_kafka_topic_partition_list_destroy(consumer->skipped);

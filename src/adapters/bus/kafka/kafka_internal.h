@@ -6,7 +6,8 @@
  *   client     configures one rd_kafka_t and writes its log lines
  *   watcher    a thread that checks whether the cluster responds, creates topics and destroys
  *              retired clients
- *   places     how far a consumer has read, to detect that Kafka has lost the end of a log
+ *   places     records a group's position in each partition, i.e. how far it has read, and detects
+ *              that Kafka has lost the end of a log
  *   producer, consumer, bus: the port's functions
  */
 #ifndef QUIPU_ADAPTERS_BUS_KAFKA_KAFKA_INTERNAL_H
@@ -29,7 +30,7 @@
 struct kafka_option {
 	const char *name;
 	const char *value;   /* may be a secret */
-	bool consumers_only; /* librdkafka warns if another client gets this option */
+	bool consumers_only; /* librdkafka warns if a producer gets this option */
 };
 
 struct kafka_url {
@@ -89,10 +90,11 @@ struct kafka_bus {
 	struct arena arena; /* holds the strings of `url` */
 	struct kafka_url url;
 
-	/* Used only by the watcher. */
+	/* The members up to `running` are used only by the watcher. */
 	struct kafka_client watch;
 	rd_kafka_queue_t *news;
-	rd_kafka_topic_t *probed; /* the topic in metadata probes; NULL until the topics exist */
+	/* the topic whose metadata probe() requests; NULL until the topics exist */
+	rd_kafka_topic_t *probed;
 	pthread_t thread;
 	bool running;
 
@@ -100,9 +102,11 @@ struct kafka_bus {
 	bool has_logged_state; /* the watcher has logged its first state */
 	int64_t started_ns;
 	_Atomic bool stopping;
-	_Atomic size_t users; /* open producers and consumers */
+	_Atomic size_t users;     /* open producers and consumers */
+	_Atomic size_t abandoned; /* how many of the users were abandoned (kafka_bus_abandon()) */
 
-	/* When the current interval began, and how many lines librdkafka has logged in it. */
+	/* These two members limit what librdkafka logs. They say when the current interval began,
+	 * and how many warnings and errors librdkafka has reported since then. */
 	_Atomic int64_t log_interval_from_ns;
 	_Atomic int log_lines;
 
@@ -114,6 +118,13 @@ struct kafka_bus {
 
 /* Casts, and aborts if `base` is not a Kafka bus. */
 struct kafka_bus *kafka_bus_of(struct bus *base);
+
+/*
+ * Gives up a consumer whose client cannot be destroyed. The bus is then never freed, because the
+ * threads of that client still use it. When the process exits, it does not run the exit handlers of
+ * libraries, because OpenSSL's handler would free memory that those threads use. Any thread.
+ */
+void kafka_bus_abandon(struct kafka_bus *bus);
 
 /* Returns NULL if the channel was not declared. */
 const struct bus_channel *kafka_bus_channel(const struct kafka_bus *bus, struct slice name);
@@ -127,11 +138,12 @@ QP_MUST_CHECK bool kafka_watcher_start(struct kafka_bus *bus, char *why, size_t 
 /* Ends the thread, if it was started, and destroys all retired clients. Blocks. */
 void kafka_watcher_stop(struct kafka_bus *bus);
 
-/* Makes the watcher destroy a client, because destroying one may take a while. Any thread. */
+/* Makes the watcher destroy the client, because that may take a while. Any thread. */
 void kafka_watcher_retire(struct kafka_bus *bus, struct kafka_client *client);
 
-/* ---- places ------------------------------------------------------------------------------ */
+/* ---- positions --------------------------------------------------------------------------- */
 
+/* How far the check of a position has come; kafka_places.c has the table of states. */
 enum kafka_place_state {
 	KAFKA_PLACE_UNREAD,
 	KAFKA_PLACE_DOUBTED,
@@ -141,50 +153,53 @@ enum kafka_place_state {
 	KAFKA_PLACE_LOST,
 };
 
-/* The name of a message consists of its time and a digest. It is committed as the metadata of the
- * offset. */
+/* The size of a message's name. The name contains the message's time and a digest, and the consumer
+ * commits it as the metadata of an offset. */
 #define KAFKA_NAME_SIZE 64
 
+/* The position of a group in one partition: the last message that the group has read there. */
 struct kafka_place {
 	int32_t partition;
 	enum kafka_place_state state;
-	int64_t offset;             /* of the last message that was read; -1 if there is none */
-	char name[KAFKA_NAME_SIZE]; /* of that message; empty if unknown */
-	int32_t broker;             /* the broker that sent that message; -1 if unknown */
-	int32_t leader;             /* used only by compare_ends() */
+	int64_t offset;             /* the offset of the last message read; -1 if there is none */
+	char name[KAFKA_NAME_SIZE]; /* the name of the last message read; empty if unknown */
+	int32_t broker;             /* the broker that sent the last message read; -1 if unknown */
+	int32_t leader;             /* the leader of the partition; used only by compare_ends() */
 };
 
-/* The places in all partitions of a consumer. Used only by the consumer's thread. */
+/* The positions in all partitions of a consumer. Used only by the consumer's thread. */
 struct kafka_places {
 	struct kafka_place *all;
 	size_t count;
-	uint64_t closed_connections; /* of the client, at the last comparison */
-	bool are_settled;            /* no place waits for kafka_places_settle() */
-	int64_t retry_ns; /* steady time before which kafka_places_settle() does not retry */
+	uint64_t closed_connections; /* the client's count when compare_connections() last ran */
+	bool are_settled;            /* no position waits for kafka_places_settle() */
+	int64_t retry_ns; /* monotonic time before which kafka_places_settle() does not retry */
 };
 
-/* Makes the client count the connections that it closes. Call it before the client is opened. */
+/* Makes a client count the connections that it closes. Call this before the client is opened. */
 void kafka_places_watch(rd_kafka_conf_t *conf);
 
-/* Starts over with the partitions that were just assigned. */
+/* Drops all positions and starts over with the partitions that were just assigned. */
 void kafka_places_assign(
 	struct kafka_places *places, const rd_kafka_topic_partition_list_t *partitions);
 
 /*
- * Checks each place whose log may have changed, and moves the partition back if necessary. Returns
- * false if Kafka is away, a broker does not answer within two seconds, or a partition has no
- * leader. The caller must then call again; until a partition is settled, kafka_places_take() takes
- * none of its messages.
+ * Checks each position whose log may have changed, and moves it back if necessary. Returns true if
+ * all positions are settled, i.e. need no further check. Returns false if Kafka is away, a broker
+ * does not answer within two seconds, or a partition has no leader. The caller must then call
+ * again. Until the position in a partition is settled, kafka_places_take() refuses all messages of
+ * that partition.
  */
 QP_MUST_CHECK bool kafka_places_settle(
 	struct kafka_places *places, struct kafka_client *client, const char *topic);
 
-/* Returns true if a message that has arrived is the next one of its partition. If not, drop the
- * message: it was read before, or will arrive again. */
+/* Returns true if the message is the next one of its partition, and then moves the position to it.
+ * If this returns false, drop the message: it was read before, or will arrive again. */
 QP_MUST_CHECK bool kafka_places_take(struct kafka_places *places, struct kafka_client *client,
 	const rd_kafka_message_t *message);
 
-/* Writes the name of a message to `name`: "quipu", its time and a digest, with spaces between. */
+/* Writes the name of a message to `name`: "quipu", the message's time, and a digest of its key and
+ * value, separated by spaces. */
 void kafka_message_name(const rd_kafka_message_t *message, char name[KAFKA_NAME_SIZE]);
 
 void kafka_places_release(struct kafka_places *places);
