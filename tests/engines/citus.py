@@ -15,6 +15,7 @@ import subprocess
 
 from .postgres import Database, Databases, Postgres
 from .server import Unavailable
+from .waiting import wait_until
 
 TEMPLATE = "quipu_template"
 WORKERS = 2
@@ -105,8 +106,21 @@ class DistributedDatabase(Database):
     def on_each_node(self, sql):
         return [self.query(sql), *self.on_workers(sql)]
 
+    def _prepared(self):
+        """The nodes with transactions that are prepared and neither committed nor rolled back yet."""
+        asked = "SELECT 1 FROM pg_prepared_xacts WHERE database = %s"
+        return [node for node in self.server.nodes if Database(node, "postgres").query(asked, (self.name,))]
+
+    def _recover(self):
+        """Has the node that prepared them decide about transactions whose session has ended; true if none is left."""
+        if self._prepared():
+            self.on_each_node("SELECT recover_prepared_transactions()")
+        return not self._prepared()
+
     def drop(self):
-        """The coordinator first: its background worker would connect to the others."""
+        """A server that was killed leaves prepared transactions, and a database that has some cannot be dropped. The
+        coordinator's database is dropped first: its background worker would connect to the others."""
+        wait_until(self._recover, f"no transaction of {self.name} is prepared")
         for node in self.server.nodes:
             node.execute(f"DROP DATABASE IF EXISTS {self.name} WITH (FORCE)")
 

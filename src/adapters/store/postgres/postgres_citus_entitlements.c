@@ -98,9 +98,12 @@ static const struct pg_statement entitlements[] = {
 /* ---- statements for `quipu verify` ------------------------------------------------------ */
 
 /*
- * The newest line as an array, because arrays are compared element by element. A CTE would be read
- * in a statement of its own, at another moment than the entitlement, and traffic would look like a
- * difference. Here each shard is read by one statement, and what belongs to a user is on one shard.
+ * Selects the newest audit line of the entitlement e, as an array of `columns`. max() finds the
+ * newest line, because arrays are compared element by element and the first column is the version.
+ *
+ * Citus would run a CTE as a separate statement, at another moment than the one that reads the
+ * entitlement. A change made in between would look like a difference. Without a CTE, one statement
+ * reads each shard, and all rows of a user are on one shard.
  */
 #define NEWEST_LINE(columns, condition)                                                    \
 	"(SELECT max(ARRAY[" columns "]) FROM entitlement_audit b "                        \
@@ -161,13 +164,10 @@ static const struct pg_statement facts[] = {
 		"SELECT a.user_id, a.stock_keeping_unit, a.action = 'GRANTED', a.version, "
 		"    a.step, coalesce(a.event_id::text, ''), " CITUS_TO_US("a.occurred_at") ", "
 		"    l.line_count > 1, coalesce(l.version_before, 0), "
-		"    coalesce(l.step_before, 0), r.user_id IS NOT NULL, "
-		"    o.event_id IS NOT NULL, coalesce(o.event_type, ''), "
-		"    coalesce(o.aggregate_key, ''), coalesce(o.payload, '') "
+		"    coalesce(l.step_before, 0), r.user_id IS NOT NULL "
 		"FROM page a "
 		"JOIN lines l USING (user_id, stock_keeping_unit, version, step) "
 		"LEFT JOIN rows r USING (user_id, stock_keeping_unit) "
-		"LEFT JOIN outbox_events o ON o.event_id = a.event_id "
 		"ORDER BY a.user_id, a.stock_keeping_unit, a.version, a.step"},
 };
 
