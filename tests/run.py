@@ -88,8 +88,7 @@ def main(words):
 
 def run(jobs, slots, is_measured):
     times = times_of_last_run()
-    order = list(plan.TREES)
-    jobs.sort(key=lambda job: (order.index(job.tree) if job.tree else 0, -times.get(job.name, job.slots * 10)))
+    jobs.sort(key=lambda job: -times.get(job.name, job.seconds))
     scratch = use_scratch()
     progress = Progress(jobs, times)
     servers = Servers(sorted({name for job in jobs for name in job.needs}))

@@ -1,5 +1,6 @@
 """Runs jobs side by side, each as soon as its tree is built, its servers answer and enough slots are free."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -24,7 +25,7 @@ COMPILED_ONCE = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(ROOT 
 
 class Execution:
     def __init__(self, jobs, slots, servers, progress):
-        self._pending = list(jobs)
+        self._pending = [dataclasses.replace(job, slots=min(job.slots, slots)) for job in jobs]
         self._slots = slots
         self._servers = servers
         self._progress = progress
@@ -32,6 +33,7 @@ class Execution:
         self._processes = set()
         self._running = 0
         self._stopping = False
+        # in the order of the jobs, so that the tree of the longest one is built first
         trees = {job.tree: plan.targets(jobs, job.tree) for job in jobs if job.tree}
         self._builds = builds.Builds(trees, progress, self._wake)
         self.cases = []
@@ -56,8 +58,9 @@ class Execution:
                 if self._builds.failure:
                     self.cases.append(Case("build", "-", "build", FAILED, text=self._builds.failure))
                     return
-                job = next((job for job in self._pending if self._may_start(job)), None)
-                if job is None:
+                # the first that is ready, even if it has to wait for slots: else small jobs would take every slot
+                job = next((job for job in self._pending if self._is_ready(job)), None)
+                if job is None or job.slots > self._slots:
                     self._changed.wait(1.0)
                     continue
                 self._pending.remove(job)
@@ -65,9 +68,8 @@ class Execution:
                 self._running += 1
                 threading.Thread(target=self._run_job, args=(job,), daemon=True).start()
 
-    def _may_start(self, job):
-        return (job.slots <= self._slots and self._builds.is_ready(job.tree)
-                and all(self._servers.is_ready(name) for name in job.needs))
+    def _is_ready(self, job):
+        return self._builds.is_ready(job.tree) and all(self._servers.is_ready(name) for name in job.needs)
 
     def _stop(self):
         """Ends what still runs, which only happens when the run is broken off."""

@@ -18,11 +18,11 @@ PLAIN, ASAN, TSAN, COVERAGE, NO_TREE = "build-plain", "build-asan", "build-tsan"
 # Line numbers for reports, and no more: full debug information and -O2 take twice as long to compile.
 FAST_BUILD = ["-Ddebug=false", "-Dc_args=-g1", "-Doptimization=1"]
 FASTEST_BUILD = ["-Ddebug=false", "-Dc_args=-g1", "-Doptimization=0"]  # for programs that do little
-TREES = {  # in the order in which they are built
+TREES = {
     PLAIN: FAST_BUILD,
     ASAN: ["-Db_sanitize=address,undefined", *FASTEST_BUILD],
-    TSAN: ["-Db_sanitize=thread", *FAST_BUILD],
     COVERAGE: ["-Db_coverage=true", "-Db_sanitize=address,undefined", *FAST_BUILD],
+    TSAN: ["-Db_sanitize=thread", *FAST_BUILD],
 }
 TSAN_OPTIONS = {"TSAN_OPTIONS": "halt_on_error=1 second_deadlock_stack=1"}
 E2E_WORKERS = 4  # most tests wait most of the time: for servers, commits, leases
@@ -112,6 +112,7 @@ class Job:
     env: dict = dataclasses.field(default_factory=dict)
     needs: tuple = ()  # shared servers
     slots: int = 1  # how many jobs it counts as
+    seconds: int = 10  # a guess that is used until it was measured: the longest jobs begin first
     targets: tuple = ()  # the programs that it needs of the tree; empty: all
 
 
@@ -173,10 +174,10 @@ def special_programs():
     return [name for name in programs("contract", "contract_tests") if not name.endswith("_contract")]
 
 
-def pytest(name, kind, arguments, tree=PLAIN, env=None, slots=1):
+def pytest(name, kind, arguments, tree=PLAIN, env=None, slots=1, seconds=10):
     env = {"QUIPU": f"{ROOT}/{tree}/quipu", **(env or {})} if tree else env or {}
     return Job(name, kind, "pytest", list(arguments), tree, env=env, needs=SHARED if tree else (), slots=slots,
-               targets=E2E_PROGRAMS)
+               seconds=seconds, targets=E2E_PROGRAMS)
 
 
 def e2e_files():
@@ -186,7 +187,7 @@ def e2e_files():
 
 def e2e(tree=PLAIN, kind="e2e", marked="not full", workers=E2E_WORKERS):
     return pytest(kind, kind, ["-n", str(workers), "--dist", "loadfile", "-m", marked, *e2e_files()], tree,
-                  slots=workers)
+                  slots=workers, seconds=400)
 
 
 def citus(tree=None):
@@ -232,10 +233,10 @@ def random(tree):
 
 
 def rest(tree=None):
-    alone = e2e(tree or PLAIN, kind="e2e-full", marked="full", workers=1)
+    long = e2e(tree or PLAIN, kind="e2e-full", marked="full", workers=2)
     image = pytest("image", "image", ["tests/image"], NO_TREE)
-    package = pytest("package", "package", ["tests/package"], NO_TREE)
-    return [alone, image, package, *faults(tree or ASAN), *random(tree or ASAN), *tsan()]
+    package = pytest("package", "package", ["tests/package"], NO_TREE, seconds=300)
+    return [long, image, package, *faults(tree or ASAN), *random(tree or ASAN), *tsan()]
 
 
 SETS = {"quick": quick, "rest": rest, "citus": citus, "ha": high_availability,
