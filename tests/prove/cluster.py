@@ -124,8 +124,10 @@ class Clock:
 
     @property
     def environment(self):
+        """Only the time of day is shifted. By default, libfaketime ends timed waits for conditions at once (its fix for
+        an older glibc), and every thread that waits would spin."""
         return {"LD_PRELOAD": str(FAKETIME), "FAKETIME_TIMESTAMP_FILE": str(self._path), "FAKETIME_CACHE_DURATION": "1",
-                "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1"}
+                "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1", "FAKETIME_FORCE_MONOTONIC_FIX": "0"}
 
     def set(self, seconds):
         """Writes beside and renames: the process never reads half a line."""
