@@ -11,6 +11,7 @@ import os
 import pathlib
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 
@@ -47,6 +48,7 @@ ENGINES = {
 }
 NODES = 3
 LEASE_S = 5
+STOPS_S = 45  # after SIGTERM; far more than --drain-timeout
 # Leases are short, so that a process can be stopped for longer than they last; windows are short, so that a run sees
 # many of them. Everything else is as users have it.
 SETTINGS = ["--outbox-lease", f"{LEASE_S}s", "--notify-lease", f"{LEASE_S}s", "--notify-timeout", "3s",
@@ -66,6 +68,7 @@ class Node(Quipu):
         self.host, self.port = "127.0.0.1", self._port_holder.number
         self.clock = None  # a Clock, if that of this process can be shifted
         self.may_be_down = False  # while a fault says so
+        self.threads = ""  # what its threads did when SIGTERM had not ended it
 
     def use(self, binary):
         """Runs another binary from the next start on."""
@@ -94,6 +97,11 @@ class Node(Quipu):
         """SIGTERM; returns the exit status."""
         self.may_be_down = True
         process = self._process
+        process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(STOPS_S)
+        if process.poll() is None:
+            self.threads = "\n" + stacks(process.pid)
         end(process, signal.SIGTERM)
         self._process = None
         return process.returncode
@@ -109,6 +117,15 @@ class Node(Quipu):
             self.thaw()
         self._end(signal.SIGKILL)
         self._port_holder.close()
+
+
+def stacks(pid):
+    """What every thread of a process does; without gdb, only what it waits for."""
+    if shutil.which("gdb"):
+        return subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all backtrace 12"], capture_output=True,
+                              stdin=subprocess.DEVNULL, text=True, errors="replace", check=False).stdout
+    return "\n".join(f"{(task / 'comm').read_text().strip()}: {(task / 'wchan').read_text()}"
+                     for task in pathlib.Path(f"/proc/{pid}/task").iterdir())
 
 
 class Clock:
@@ -177,8 +194,10 @@ class Cluster:
 
     @property
     def targets(self):
-        """Where clients connect to."""
-        return [f"127.0.0.1:{self.proxy.paths[f'clients-{node.number}'].port}" for node in self.nodes]
+        """Where clients connect to: half of them by the paths, half directly, because the proxy takes as much time of the
+        processors as Quipu."""
+        paths = [self.proxy.paths[f"clients-{node.number}"].port for node in self.nodes]
+        return [f"127.0.0.1:{port}" for port in dict.fromkeys([*paths, *(node.port for node in self.nodes)])]
 
     def _add_node(self, number, arguments, environment):
         arguments = [*arguments, "--roles", ",".join(self.roles), "--api-keys", self.keys.path, *SETTINGS]

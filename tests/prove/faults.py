@@ -64,7 +64,7 @@ def end_in_order(node):
     """SIGTERM. Another exit status than 0 is a violation."""
     status = node.stop_in_order()
     if status != 0:
-        raise Violation(f"SIGTERM ended quipu-{node.number} with status {status}: {node.log_tail(2000)}")
+        raise Violation(f"SIGTERM ended quipu-{node.number} with status {status}: {node.log_tail(2000)}{node.threads}")
 
 
 class QuipuRestarted(NodeFault):
@@ -106,18 +106,20 @@ class QuipuWithoutDescriptors(NodeFault):
     weight = 3
 
     def inject(self):
-        pid = self.node.pid
-        used = {int(entry) for entry in os.listdir(f"/proc/{pid}/fd")}
-        free = next(number for number in range(len(used) + 1) if number not in used)
-        self._limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, (free, self._limits[1]))
-        self.expect(until(lambda: round_trip_s("clients", self.node.port, 0.5) is None or self._refused(), 5),
-                    "new connections are still served")
-        return f"limit {free}"
+        self._limits = resource.prlimit(self.node.pid, resource.RLIMIT_NOFILE)
+        self.expect(until(lambda: self._tighten() or self._is_refused(), 10), "new connections are still served")
+        return f"limit {resource.prlimit(self.node.pid, resource.RLIMIT_NOFILE)[0]}"
 
-    def _refused(self):
-        request = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-        return b" 200 " not in exchange(self.node.port, request)
+    def _tighten(self):
+        """Allows no number above the lowest free one. Again and again, because connections that end free others."""
+        used = {int(entry) for entry in os.listdir(f"/proc/{self.node.pid}/fd")}
+        free = next(number for number in range(len(used) + 1) if number not in used)
+        resource.prlimit(self.node.pid, resource.RLIMIT_NOFILE, (free, self._limits[1]))
+
+    def _is_refused(self):
+        if round_trip_s("clients", self.node.port, 0.5) is None:
+            return True
+        return b" 200 " not in exchange(self.node.port, b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
 
     def heal(self):
         resource.prlimit(self.node.pid, resource.RLIMIT_NOFILE, self._limits)

@@ -21,7 +21,8 @@ enum {
 	SECOND_US = 1000000,
 	DRAIN_MAX_US = 120 * SECOND_US,
 	BUDGET_MAX = 256,
-	CONNECTIONS = 48, /* to all targets together */
+	CONNECTIONS = 1536, /* to all targets together */
+	CONNECTIONS_MAX = 4096,
 };
 
 static const char *const role_names[ROLES] = {
@@ -186,8 +187,8 @@ static void parse_options(struct options *options, int argc, char **argv)
 		die("usage: prove-load --targets A,B --roles R,S --seed N --seconds N --log DIR");
 	if (options->connections == 0)
 		options->connections = 1 + (CONNECTIONS - 1) / options->target_count;
-	if (options->connections > 1024)
-		die("--connections must be at most 1024");
+	if (options->connections > CONNECTIONS_MAX)
+		die("--connections must be at most %d", CONNECTIONS_MAX);
 	if (options->roles[COUNTERS] && !options->roles[DIALOGS])
 		die("the role counters needs dialogs");
 }

@@ -147,13 +147,13 @@ static bool counters_next(struct load *load, struct operation *o)
 
 const struct role_play dialogs_play = {
 	.name = "dialogs",
-	.share = 16,
+	.share = 11,
 	.next = dialogs_next,
 	.answered = dialogs_answered,
 };
 
 const struct role_play counters_play = {
 	.name = "counters",
-	.share = 6,
+	.share = 5,
 	.next = counters_next,
 };

@@ -104,7 +104,7 @@ static bool gateway_next(struct load *load, struct operation *o)
 
 const struct role_play gateway_play = {
 	.name = "gateway",
-	.share = 20,
+	.share = 14,
 	.set_up = gateway_set_up,
 	.next = gateway_next,
 };

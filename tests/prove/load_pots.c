@@ -104,7 +104,7 @@ static bool pots_next(struct load *load, struct operation *o)
 
 const struct role_play pots_play = {
 	.name = "pots",
-	.share = 12,
+	.share = 10,
 	.set_up = pots_set_up,
 	.next = pots_next,
 	.answered = pots_answered,

@@ -21,7 +21,7 @@
 #define STEADY_NS NS_PER_S
 
 #define PAUSE_MIN_MS 20
-#define PAUSE_MAX_MS 1000
+#define PAUSE_MAX_MS 400
 /* How long a link waits while the bus is down. The bus also wakes the link when it comes up. */
 #define WAITING_MS 5000
 
