@@ -11,7 +11,7 @@ from check.result import Finding, Invariant
 from cluster import PostgresCluster, SqliteCluster
 from conductor import Conductor
 from load import Load, LoadFailed
-from recovery import EMPTY_MAX_S, SUCCESS_MAX_S, Measurement
+from recovery import EMPTY_MAX_S, SUCCESS_MAX_S, Measurement, seconds
 from schedule import Schedule, Shape
 from settle import wait_settled
 
@@ -119,7 +119,9 @@ class Part:
         place = place_of(cluster, self.conductor.forgotten)
         if self._settings.measures_recovery:
             self._say("measuring recovery")
-            self.result.recoveries = Measurement(cluster, place, self.conductor, folder).run()
+            measurement = Measurement(cluster, place, self.conductor, folder)
+            self.result.recoveries = measurement.run()
+            self.result.notes.append(f"what the faults had left in the outboxes was gone after {seconds(measurement.backlog_s)}")
         self._say("waiting for unknown outcomes")
         self.load.stop()
         left = wait_settled(cluster, place, self._say)
