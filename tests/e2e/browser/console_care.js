@@ -188,7 +188,7 @@ const stories = {
     await open(page, "Events");
     const line = await confirm(page, page.getByRole("row", { name: letter }), "Discard", "Discard",
       (dialog) => dialog.getByLabel("Why").fill(why));
-    const done = region(page, "What was done").locator("tbody tr", { hasText: "discard" });
+    const done = region(page, "What was done").locator("tbody tr", { hasText: letter });
     await done.waitFor();
     return { line, done: (await texts(done))[0], at: await done.locator("time").getAttribute("datetime") };
   },
