@@ -37,6 +37,7 @@ struct server {
 	struct server_limits limits;
 	struct http_worker *workers;
 	size_t worker_count;
+	atomic_size_t stream_count; /* open streams of all workers */
 
 	int listen_fd;
 	char address[128];
@@ -109,9 +110,20 @@ static int64_t sum_workers(const struct server *server, size_t offset)
 	return total;
 }
 
-int64_t server_stream_count(const struct server *server)
+bool server_take_stream(struct server *server, size_t most)
 {
-	return sum_workers(server, offsetof(struct http_worker, stream_count));
+	size_t open = atomic_load(&server->stream_count);
+
+	do {
+		if (open >= most)
+			return false;
+	} while (!atomic_compare_exchange_weak(&server->stream_count, &open, open + 1));
+	return true;
+}
+
+void server_return_stream(struct server *server)
+{
+	atomic_fetch_sub(&server->stream_count, 1);
 }
 
 static size_t connection_total(const struct server *server)
@@ -492,7 +504,7 @@ void server_free(struct server *server)
 static void collect_streams(const struct server *server, struct buffer *page)
 {
 	metrics_family(page, "quipu_http_streams", "gauge", "Open event streams.");
-	metrics_sample(page, "quipu_http_streams", "", server_stream_count(server));
+	metrics_sample(page, "quipu_http_streams", "", (int64_t)atomic_load(&server->stream_count));
 	metrics_family(page, "quipu_http_stream_events_total", "counter",
 		"Values written to event streams.");
 	metrics_sample(page, "quipu_http_stream_events_total", "",

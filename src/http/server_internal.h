@@ -7,8 +7,13 @@
 
 struct http_worker;
 
-/* Returns how many streams are open, over all workers. Thread-safe. */
-int64_t server_stream_count(const struct server *server);
+/*
+ * Counts one more open stream and returns true, unless `most` are open already: all workers share
+ * this count, and two of them must not take the last place both. server_return_stream() is called
+ * when the stream ends. Thread-safe.
+ */
+bool server_take_stream(struct server *server, size_t most);
+void server_return_stream(struct server *server);
 
 /*
  * Accepts connections again if the server had to pause because it ran out of file descriptors.

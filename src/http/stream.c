@@ -54,7 +54,7 @@ struct stream *stream_prepare(struct request *request, struct stream_owner owner
 		request_answer(request, stream_head());
 		return NULL;
 	}
-	if (!worker_may_stream(request->worker)) {
+	if (!worker_take_stream(request->worker)) {
 		request_answer(request, answer_failure(&request->arena, STATUS_OVERLOADED));
 		return NULL;
 	}
@@ -67,7 +67,6 @@ struct stream *stream_prepare(struct request *request, struct stream_owner owner
 	stream->caller = request->caller;
 	stream->caller.name = (struct slice){0};
 	request->stream = stream;
-	tally_add(&stream->worker->stream_count, 1);
 	return stream;
 }
 
@@ -191,7 +190,7 @@ void stream_end(struct stream *stream)
 		stream->request->stream = NULL;
 	if (stream->connection)
 		stream->connection->protocol->stream_ended(stream->connection, stream);
-	tally_add(&stream->worker->stream_count, -1);
+	worker_return_stream(stream->worker);
 	call_owner(stream);
 	stream_event_drop(stream->waiting);
 	free(stream);

@@ -129,11 +129,16 @@ bool worker_is_full(const struct http_worker *worker)
 	return worker->client_queues.bytes > worker->client_bytes_max;
 }
 
-bool worker_may_stream(const struct http_worker *worker)
+bool worker_take_stream(struct http_worker *worker)
 {
-	int64_t most = (int64_t)worker->limits->connections_max;
+	size_t most = worker->limits->connections_max;
 
-	return server_stream_count(worker->server) < most - most / 8;
+	return server_take_stream(worker->server, most - most / 8);
+}
+
+void worker_return_stream(struct http_worker *worker)
+{
+	server_return_stream(worker->server);
 }
 
 void worker_free_memory(struct http_worker *worker)

@@ -52,7 +52,6 @@ struct http_worker {
 
 	struct tally connection_count; /* any thread may read this and the other tallies */
 	struct tally in_flight;
-	struct tally stream_count;
 	struct tally events_sent;
 	struct tally events_skipped;
 	struct tally ended_for_room;
@@ -108,10 +107,12 @@ bool worker_is_full(const struct http_worker *worker);
 void worker_free_memory(struct http_worker *worker);
 
 /*
- * Returns whether one more stream may begin. The last eighth of --max-connections is reserved for
- * requests, because streams may stay open for ever.
+ * Takes room for one more stream of the whole server, and returns whether there was any. The last
+ * eighth of --max-connections is reserved for requests, because streams may stay open for ever.
+ * worker_return_stream() gives the room back.
  */
-bool worker_may_stream(const struct http_worker *worker);
+bool worker_take_stream(struct http_worker *worker);
+void worker_return_stream(struct http_worker *worker);
 
 /* Returns the Date header for the current time. */
 struct slice worker_date(struct http_worker *worker);
