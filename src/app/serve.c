@@ -17,10 +17,15 @@
 
 #include "app/app.h"
 #include "base/clock.h"
+#include "base/failpoint.h"
 #include "base/hash.h"
 #include "base/log.h"
 
 #define FILES_FOR_OTHERS 256
+
+/* With --drain-timeout (30 s) and FLUSH_NS in drain.c, this is less than the 45 s after which the
+ * systemd unit and docker-compose.yml kill the process. */
+#define RELEASE_NS (12 * NS_PER_S)
 
 /* Roles whose services keep data about persons. */
 #define ROLES_WITH_PERSONS                                                                         \
@@ -291,8 +296,41 @@ static void block_signals(sigset_t *signals)
 
 /* ---- stopping ---------------------------------------------------------------------------- */
 
+/* Ends the process if it is still there after RELEASE_NS. Requests are answered and everything
+ * acknowledged is stored by then, so nothing is lost. */
+static void *end_late(void *unused)
+{
+	const struct timespec wait = {.tv_sec = RELEASE_NS / NS_PER_S};
+
+	(void)unused;
+	pthread_setname_np(pthread_self(), "last-resort");
+	clock_nanosleep(CLOCK_MONOTONIC, 0, &wait, NULL);
+	log_line(LOG_WARN, "main",
+		"an engine's client library has not ended after %lld s; ending without it",
+		(long long)wait.tv_sec);
+	_exit(EXIT_SUCCESS);
+}
+
+/*
+ * Limits the time for release(). Some client libraries wait for their threads without a limit, or
+ * until a time of day: librdkafka waits 196 s longer if the clock is set back by 196 s while Kafka
+ * does not answer. The thread is never joined: it also watches over exit().
+ */
+static void limit_release(void)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, end_late, NULL) == 0)
+		pthread_detach(thread);
+	else
+		log_line(LOG_WARN, "main", "nothing limits how long stopping takes: no thread");
+}
+
 static void release(struct app *app)
 {
+	limit_release();
+	if (IS_SWITCHED_OFF("main.release"))
+		pause();
 	if (app->console)
 		console_stop(app->console);
 	server_free(app->server);

@@ -137,6 +137,17 @@ def test_a_second_start_after_the_end_finds_the_folder_free(serve, sqlite_store,
     assert serve(sqlite_store).ready()
 
 
+def test_a_library_that_does_not_end_does_not_keep_the_process(serve, client, sqlite_store):
+    server = serve(sqlite_store, env={"QUIPU_FAILPOINTS": "main.release=off"})
+    counts = client(server)
+    item = counts.new_item()
+    assert counts.increase(item).json()["value"] == 1
+    server.signal(signal.SIGTERM)
+    assert server.wait_exit() == 0
+    assert "ending without it" in server.log_text()
+    assert client(serve(sqlite_store)).value(item) == 1
+
+
 def test_a_request_after_the_end_finds_nobody(serve, store):
     server = serve(store)
     with server.connect() as connection:
