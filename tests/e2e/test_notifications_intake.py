@@ -29,7 +29,7 @@ def put_all(nats, payloads):
     """Without Nats-Msg-Id, so that JetStream drops no repeat."""
     with nats.wire() as wire:
         for payload in payloads:
-            wire.store(GRANTED, payload)
+            assert wire.store(GRANTED, payload)
 
 
 def wait_taken(servers, count):

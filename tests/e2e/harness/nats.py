@@ -89,8 +89,11 @@ class Wire:
         return self.next()
 
     def store(self, subject, payload, headers=None):
-        """Publishes, and returns JetStream's acknowledgement."""
-        answer = json.loads(self.request(subject, payload, headers).payload)
+        """Publishes, and returns JetStream's acknowledgement, or None if no stream listened: nothing was stored then."""
+        message = self.request(subject, payload, headers)
+        if not message.payload:
+            return None
+        answer = json.loads(message.payload)
         assert "error" not in answer, answer
         return answer
 
@@ -169,10 +172,10 @@ class Nats(nats.Nats):
             return found
 
     def put(self, subject, payload, headers=None):
-        """Publishes as soon as a stream has the subject: a server is ready before it has declared its streams."""
+        """Publishes as soon as a stream listens: Quipu is ready before it has declared its streams, and NATS names a stream
+        before the stream listens."""
         with self.wire() as wire:
-            wait_until(lambda: wire.ask("STREAM.NAMES", {"subject": subject})["streams"], f"a stream takes {subject}")
-            return wire.store(subject, payload, headers)
+            return wait_until(lambda: wire.store(subject, payload, headers), f"a stream takes {subject}")
 
     def consumer(self, name="notifications", stream=STREAM):
         """Returns what the server knows about a durable, or None if it does not exist yet."""
