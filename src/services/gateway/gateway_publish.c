@@ -2,17 +2,23 @@
  * Publishes the messages of sends that have reserved a slot. Runs on the publisher's thread of a
  * lane, the only thread that uses the lane's producer.
  */
+#include <assert.h>
+
 #include "base/clock.h"
 #include "base/failpoint.h"
+#include "ports/store.h"
 #include "services/gateway/gateway_batch.h"
 #include "services/gateway/gateway_events.h"
 
 /*
- * The time limit for publishing a message, measured from the COMMIT that reserved its slot. It is
- * much shorter than IDEMPOTENCY_LEASE_US, so that a pending Idempotency-Key is rarely taken over
- * while its owner is still working on it.
+ * The time limit for publishing a message, measured from the COMMIT that reserved its slot. The
+ * fate is known before the lease of a pending Idempotency-Key ends, so another process takes the
+ * key over only if the store does not record the fate in time; it then publishes the same message,
+ * under the same id.
  */
 #define PUBLISH_TIMEOUT_NS (3 * NS_PER_S)
+static_assert(PUBLISH_TIMEOUT_NS < IDEMPOTENCY_LEASE_US * 1000,
+	"the lease ends before the fate is known");
 
 /* A send that has waited longer than this is not published: the bus would have too little time to
  * report its fate, and the slot of a message whose fate is unknown cannot be given back. */
