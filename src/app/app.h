@@ -50,6 +50,7 @@
 #define APP_RELAYS_MAX 4
 #define APP_INTAKES_MAX 8
 
+struct notifier;
 struct webhook_secrets;
 struct counts_module;
 struct gateway_module;
@@ -206,6 +207,9 @@ void app_start_intake(struct app *app, const struct intake_config *config);
  * added. */
 void app_add_worker(struct app *app, void (*stop)(void *thing), void *thing);
 void app_add_chore(struct app *app, const struct chore *chore);
+
+/* Registers a notifier, to be freed in its place among the workers. */
+void app_add_notifier(struct app *app, struct notifier *notifier);
 
 /* Creates the router with the routes of all roles. This also creates the modules' structs. */
 void app_add_routes(struct app *app);

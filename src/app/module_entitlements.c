@@ -245,13 +245,6 @@ static void start_entitlements(struct app *app)
 	add_audit_chore(app);
 }
 
-static void stop_notifier(void *thing)
-{
-	struct notifier *notifier = thing;
-
-	notifier->ops->free(notifier);
-}
-
 static void add_dead_letters(struct app *app)
 {
 	struct notifications *service = &app->entitlements->notifications;
@@ -320,7 +313,7 @@ static void start_notifications(struct app *app)
 	erase_add(&app->erasers, service->repository->eraser, service->lanes);
 	add_dead_letters(app);
 	app_add_worker(app, delivery_stop, module->delivery);
-	app_add_worker(app, stop_notifier, module->notifier);
+	app_add_notifier(app, module->notifier);
 	add_notification_chores(app);
 	metrics_add(&app->metrics, notifications_collect, module->delivery);
 }

@@ -262,13 +262,6 @@ static void start_sender_delivery(struct app *app)
 	module->delivery = delivery_start(&config);
 }
 
-static void stop_notifier(void *thing)
-{
-	struct notifier *notifier = thing;
-
-	notifier->ops->free(notifier);
-}
-
 static void close_producer(void *thing)
 {
 	struct producer *producer = thing;
@@ -294,7 +287,7 @@ static void start_sender(struct app *app)
 	module->sender.lanes = app_start_lanes(app, &lanes, module->sender.store);
 	add_sender_letters(app);
 	app_add_worker(app, delivery_stop, module->delivery);
-	app_add_worker(app, stop_notifier, module->notifier);
+	app_add_notifier(app, module->notifier);
 	app_add_worker(app, close_producer, module->sender.dead_letters);
 	add_sender_chores(app);
 	metrics_add(&app->metrics, collect_sender, module);

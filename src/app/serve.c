@@ -20,6 +20,7 @@
 #include "base/failpoint.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "ports/notifier.h"
 
 #define FILES_FOR_OTHERS 256
 
@@ -197,6 +198,18 @@ void app_add_worker(struct app *app, void (*stop)(void *thing), void *thing)
 {
 	assert(app->worker_count < APP_WORKERS_MAX);
 	app->workers[app->worker_count++] = (struct app_worker){.stop = stop, .thing = thing};
+}
+
+static void free_notifier(void *thing)
+{
+	struct notifier *notifier = thing;
+
+	notifier->ops->free(notifier);
+}
+
+void app_add_notifier(struct app *app, struct notifier *notifier)
+{
+	app_add_worker(app, free_notifier, notifier);
 }
 
 void app_add_chore(struct app *app, const struct chore *chore)
