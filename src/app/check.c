@@ -168,7 +168,7 @@ static bool check_buses(const struct app *app, char *why)
 
 /* Checks an option that says how notifications or texts are sent. Its value `channel` must be
  * `plain` or the URL of a webhook. */
-static bool check_channel(const char *option, const char *channel, const char *plain, char *why)
+static bool check_notifier(const char *option, const char *channel, const char *plain, char *why)
 {
 	const char *problem;
 
@@ -188,8 +188,8 @@ static bool check_channel(const char *option, const char *channel, const char *p
 
 static bool check_channels(const struct settings *settings, char *why)
 {
-	if (!check_channel("notify-channel", settings->notify_channel, "log", why) ||
-		!check_channel("sms-channel", settings->sms_channel, "console", why))
+	if (!check_notifier("notify-channel", settings->notify_channel, "log", why) ||
+		!check_notifier("sms-channel", settings->sms_channel, "console", why))
 		return false;
 	if (settings->notify_lease_us > settings->notify_timeout_us)
 		return true;

@@ -17,9 +17,9 @@ struct tally {
 	_Atomic int64_t value;
 };
 
-static inline void tally_add(struct tally *counter, int64_t step)
+static inline void tally_add(struct tally *tally, int64_t step)
 {
-	atomic_fetch_add_explicit(&counter->value, step, memory_order_relaxed);
+	atomic_fetch_add_explicit(&tally->value, step, memory_order_relaxed);
 }
 
 static inline void tally_set(struct tally *gauge, int64_t value)
@@ -27,9 +27,9 @@ static inline void tally_set(struct tally *gauge, int64_t value)
 	atomic_store_explicit(&gauge->value, value, memory_order_relaxed);
 }
 
-static inline int64_t tally_read(const struct tally *counter)
+static inline int64_t tally_read(const struct tally *tally)
 {
-	return atomic_load_explicit(&counter->value, memory_order_relaxed);
+	return atomic_load_explicit(&tally->value, memory_order_relaxed);
 }
 
 /* How often something was done and how long it took in total. Dividing the two gives the average.

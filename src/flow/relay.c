@@ -188,7 +188,7 @@ static void advance(struct relay_worker *worker, size_t count, int64_t claimed_n
  * not answer. The current batch is then kept until its lease is over, and dropped after that,
  * because other relays may claim its rows.
  */
-static bool turn(struct relay_worker *worker)
+static bool end_and_claim(struct relay_worker *worker)
 {
 	int64_t started_ns = now_ns();
 	size_t limit = claim_limit(worker);
@@ -397,7 +397,7 @@ static void *relay_main(void *argument)
 	while (!bell_is_stopping(&worker->bell) || worker->count > 0) {
 		if (worker->count > 0 && !worker->is_tried)
 			publish(worker);
-		if (!turn(worker)) {
+		if (!end_and_claim(worker)) {
 			if (bell_is_stopping(&worker->bell))
 				break; /* other relays claim the rows when the leases end */
 			bell_wait(&worker->bell, RETRY_NS);

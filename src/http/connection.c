@@ -163,18 +163,18 @@ static bool is_finished(const struct connection *connection)
 
 static void note_turn(struct connection *connection)
 {
-	struct client_turn turn = connection->protocol->turn(connection);
+	struct client_standing standing = connection->protocol->standing(connection);
 
 	if (is_greeting(connection)) {
-		turn.state = CLIENT_SENDS;
-		turn.since_ns = connection->accepted_ns;
+		standing.state = CLIENT_SENDS;
+		standing.since_ns = connection->accepted_ns;
 	}
-	turn.bytes += connection->write_backlog + connection->queued_bytes;
+	standing.bytes += connection->write_backlog + connection->queued_bytes;
 	if (connection->kept)
-		turn.bytes += connection->tls ? sizeof(connection->worker->plain_buffer)
-					      : READ_BUFFER_SIZE;
-	client_queues_note(&connection->worker->client_queues, connection, turn.state,
-		turn.since_ns, turn.bytes);
+		standing.bytes += connection->tls ? sizeof(connection->worker->plain_buffer)
+						  : READ_BUFFER_SIZE;
+	client_queues_note(&connection->worker->client_queues, connection, standing.state,
+		standing.since_ns, standing.bytes);
 }
 
 void connection_pump(struct connection *connection)

@@ -163,18 +163,19 @@ static enum client_state state_of(const struct connection *connection)
 	return http1->parser.request ? CLIENT_SENDS : CLIENT_IDLE;
 }
 
-static struct client_turn turn(const struct connection *connection)
+static struct client_standing standing_of(const struct connection *connection)
 {
 	const struct http1 *http1 = &connection->http1;
 	const struct request *reading = http1->parser.request;
-	struct client_turn turn = {.state = state_of(connection)};
+	struct client_standing standing = {.state = state_of(connection)};
 
-	turn.since_ns = turn.state == CLIENT_SENDS ? reading->started_ns : connection->active_ns;
+	standing.since_ns =
+		standing.state == CLIENT_SENDS ? reading->started_ns : connection->active_ns;
 	if (http1->held)
-		turn.bytes += request_bytes(http1->held);
+		standing.bytes += request_bytes(http1->held);
 	if (reading)
-		turn.bytes += request_bytes(reading);
-	return turn;
+		standing.bytes += request_bytes(reading);
+	return standing;
 }
 
 /* ---- deadlines --------------------------------------------------------------------------- */
@@ -293,7 +294,7 @@ const struct protocol protocol_http1 = {
 	.input_ended = input_ended,
 	.is_idle = is_idle,
 	.is_between_requests = is_between_requests,
-	.turn = turn,
+	.standing = standing_of,
 	.check = check,
 	.answered = answered,
 	.defers = defers,

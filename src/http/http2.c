@@ -314,25 +314,25 @@ static const struct exchange *longest_waiting(const struct http2 *http2)
 	return sends->since_ns <= reads->since_ns ? sends : reads;
 }
 
-static struct client_turn turn(const struct connection *connection)
+static struct client_standing standing_of(const struct connection *connection)
 {
 	const struct http2 *http2 = connection->http2;
 	const struct exchange *longest = longest_waiting(http2);
-	struct client_turn turn = {
+	struct client_standing standing = {
 		.state = CLIENT_HOLDS,
 		.since_ns = connection->active_ns,
 		.bytes = http2->memory.bytes + sizeof(*http2),
 	};
 
 	if (connection->write_backlog > 0) {
-		turn.state = CLIENT_READS;
+		standing.state = CLIENT_READS;
 	} else if (is_served(http2) && (!longest || connection->queued_bytes <= WAITING_LITTLE)) {
-		turn.state = CLIENT_SERVED;
+		standing.state = CLIENT_SERVED;
 	} else if (longest) {
-		turn.state = longest->state == EXCHANGE_RECEIVING ? CLIENT_SENDS : CLIENT_READS;
-		turn.since_ns = longest->since_ns;
+		standing.state = longest->state == EXCHANGE_RECEIVING ? CLIENT_SENDS : CLIENT_READS;
+		standing.since_ns = longest->since_ns;
 	}
-	return turn;
+	return standing;
 }
 
 /* ---- answers and streams ----------------------------------------------------------------- */
@@ -393,7 +393,7 @@ const struct protocol protocol_http2 = {
 	.input_ended = input_ended,
 	.is_idle = is_idle,
 	.is_between_requests = is_between_requests,
-	.turn = turn,
+	.standing = standing_of,
 	.check = http2_check,
 	.answered = answered,
 	.defers = defers,

@@ -22,7 +22,7 @@ struct stream;
 
 /* Who has to act next on a connection (the client or the server), since when, and how much memory
  * the protocol holds for the client. */
-struct client_turn {
+struct client_standing {
 	enum client_state state;
 	int64_t since_ns;
 	size_t bytes;
@@ -55,7 +55,7 @@ struct protocol {
 	 * now. */
 	bool (*is_between_requests)(const struct connection *connection);
 
-	struct client_turn (*turn)(const struct connection *connection);
+	struct client_standing (*standing)(const struct connection *connection);
 
 	/* Runs with each sweep: checks the deadlines of everything that is being received or sent.
 	 * May write and close. */

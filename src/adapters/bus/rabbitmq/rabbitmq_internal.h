@@ -135,7 +135,7 @@ struct rabbitmq_link {
 
 	/* The members up to logged_words are used only by the link's thread. */
 	amqp_connection_state_t state;   /* NULL while not connected */
-	size_t turn;                     /* selects the node of the URL to connect to */
+	size_t attempt;                  /* selects the node of the URL to connect to */
 	uint64_t serial;                 /* random, different for each connection */
 	char words[RABBITMQ_WORDS_SIZE]; /* the last failure in words */
 	/* the words of the last warning; "" if there is none */

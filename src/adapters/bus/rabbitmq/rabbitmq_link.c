@@ -41,7 +41,7 @@ const struct rabbitmq_place *rabbitmq_link_place(const struct rabbitmq_link *lin
 {
 	const struct rabbitmq_url *url = &link->bus->url;
 
-	return &url->places[link->turn % url->place_count];
+	return &url->places[link->attempt % url->place_count];
 }
 
 /*
@@ -64,7 +64,7 @@ static void note_failure(struct rabbitmq_link *link)
 	const struct rabbitmq_place *place = rabbitmq_link_place(link);
 	bool warns = is_news(link);
 
-	link->turn++;
+	link->attempt++;
 
 	if (rabbitmq_link_is_stopped(link))
 		return;

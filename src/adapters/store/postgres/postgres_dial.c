@@ -92,8 +92,8 @@ struct place {
 	char port[ELEMENT_SIZE];
 };
 
-static void add_place(struct parameters *parameters, const PQconninfoOption *options, unsigned turn,
-	struct place *place)
+static void add_place(struct parameters *parameters, const PQconninfoOption *options,
+	unsigned attempt, struct place *place)
 {
 	struct slice hosts = value_of(options, "host");
 	struct slice addresses = value_of(options, "hostaddr");
@@ -102,12 +102,13 @@ static void add_place(struct parameters *parameters, const PQconninfoOption *opt
 
 	if (count < 2)
 		return;
-	if (hosts.data && pick(place->host, hosts, turn % count))
+	if (hosts.data && pick(place->host, hosts, attempt % count))
 		add(parameters, "host", place->host);
-	if (addresses.data && pick(place->address, addresses, turn % count))
+	if (addresses.data && pick(place->address, addresses, attempt % count))
 		add(parameters, "hostaddr", place->address);
 	add(parameters, "port",
-		ports.data && pick(place->port, ports, turn % count) ? place->port : PORT_DEFAULT);
+		ports.data && pick(place->port, ports, attempt % count) ? place->port
+									: PORT_DEFAULT);
 }
 
 /*
@@ -115,14 +116,14 @@ static void add_place(struct parameters *parameters, const PQconninfoOption *opt
  * Therefore the caller gives up an attempt that takes too long, and each attempt uses one host
  * only; otherwise a silent first host would be the only one ever tried.
  */
-PGconn *pg_dial_start(const char *url, unsigned turn)
+PGconn *pg_dial_start(const char *url, unsigned attempt)
 {
 	struct parameters parameters = parameters_of(url);
 	PQconninfoOption *options = PQconninfoParse(url, NULL);
 	struct place place;
 	PGconn *connection;
 
-	add_place(&parameters, options, turn, &place);
+	add_place(&parameters, options, attempt, &place);
 	connection = PQconnectStartParams(parameters.names, parameters.values, 1);
 	PQconninfoFree(options);
 	return connection;

@@ -294,8 +294,8 @@ QP_MUST_CHECK bool pg_url_check(const char *url, char *why, size_t size);
 PGconn *pg_dial(const char *url);
 
 /* Begins to connect without blocking, as PQconnectStart() does. If the URL has several hosts, each
- * call tries only one of them: host number `turn`, modulo the number of hosts. */
-PGconn *pg_dial_start(const char *url, unsigned turn);
+ * call tries only one of them: host number `attempt`, modulo the number of hosts. */
+PGconn *pg_dial_start(const char *url, unsigned attempt);
 
 /* Writes the reason for the connection's last failure to `why`, as one line. */
 void pg_explain(const PGconn *connection, char *why, size_t size);

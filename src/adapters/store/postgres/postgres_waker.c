@@ -43,7 +43,7 @@ struct pg_waker {
 	short events;     /* which events to poll the socket for */
 	int64_t until_ns; /* DOWN: when to retry; CONNECTING, BUSY: when to give up */
 	int64_t retry_ns;
-	unsigned turn;       /* the number of the URL's host to try next */
+	unsigned attempt;    /* the number of the URL's host to try next */
 	bool is_greeting;    /* waits for the answer to LISTEN */
 	bool has_complained; /* the loss of the connection has been logged */
 };
@@ -81,7 +81,7 @@ static void ignore_notice(void *context, const PGresult *notice)
 
 static void dial(struct pg_waker *waker)
 {
-	waker->connection = pg_dial_start(waker->url, waker->turn++);
+	waker->connection = pg_dial_start(waker->url, waker->attempt++);
 	PQsetNoticeReceiver(waker->connection, ignore_notice, NULL);
 	waker->state = WAKER_CONNECTING;
 	waker->events = POLLOUT;
