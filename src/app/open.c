@@ -50,8 +50,9 @@ bool app_lock_data(struct app *app, char *why)
 	return false;
 }
 
-/* Creates and locks the data folder. Returns the path of the file `name` in it, which lives as long
- * as the program. On failure, or if the data was moved, returns NULL with the reason in `why`. */
+/* Creates and locks the data folder. Returns the path of the file `name` in that folder; the text
+ * stays valid until the program ends. Returns NULL with the reason in `why` on failure, or if the
+ * data was moved to another store. */
 static const char *data_file(struct app *app, const char *name, char *why)
 {
 	char *path = arena_alloc(&app->arena, PATH_MAX);

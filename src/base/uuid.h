@@ -24,8 +24,8 @@ void uuid_of_time(int64_t time_us, char out[UUID_SIZE]);
 /* Returns whether the text is a UUID in lower case, as the functions above write it. */
 bool uuid_is_canonical(struct slice text);
 
-/* If `text` is a UUID, returns it in lower case, in memory of `arena`, because programs write the
- * same UUID in either case. Returns any other text unchanged. */
+/* If `text` is a UUID, returns a copy in lower case, in memory of `arena`. Returns any other text
+ * unchanged. Some programs write UUIDs in upper case, so equal UUIDs can differ as text. */
 struct slice uuid_lower(struct arena *arena, struct slice text);
 
 #endif

@@ -29,8 +29,8 @@
 
 /* How a write waits for a row that another session holds. */
 struct waiting {
-	/* The average pause before a retry. Each pause is chosen at random between a half and one
-	 * and a half times this value. 0 stands for WAITING_RETRY_NS. */
+	/* The average pause before a retry. Each pause is chosen at random, from 0.5 to
+	 * 1.5 times this value. 0 stands for WAITING_RETRY_NS. */
 	int64_t retry_ns;
 
 	/* How many attempts a write gets in total before give_up() answers it; 0 to retry until its
@@ -71,7 +71,7 @@ struct committer_config {
 	 * Sets the fate of every OPEN write of the batch by the rules of the service, in the
 	 * transaction that has begun on `session`. May be called again for the same writes after a
 	 * rollback. If a write is `resumed`, decide() either begins its effect again or refuses the
-	 * write. After a refusal the Idempotency-Key stays pending. Returns OK, or the session's
+	 * write; if it refuses, the Idempotency-Key stays pending. Returns OK, or the session's
 	 * status.
 	 */
 	enum status (*decide)(

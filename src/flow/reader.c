@@ -4,8 +4,8 @@
  * bounded whatever clients request, and a user who requests a hundred long lists delays other users
  * by only one list. Reads that do not fit wait for the next batch.
  *
- * A batch begins when the loops have taken the large answers of the batch before. Otherwise answers
- * could pile up in front of a busy loop, where no limit applies to them.
+ * A batch begins only after the loops have taken the large answers of the previous batch. Otherwise
+ * answers could pile up in front of a busy loop, where no limit applies to them.
  */
 #include "flow/reader.h"
 

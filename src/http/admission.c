@@ -75,7 +75,7 @@ static void check_browser(const struct admission *admission, struct request *req
 			"--allowed-hosts");
 	else if (slice_is_nocase(site, "cross-site"))
 		refuse(request, STATUS_FORBIDDEN_ORIGIN,
-			"a page of another site may not change anything here");
+			"a web page of another site must not send requests that change something");
 }
 
 static void check_protocol(struct request *request, int http_major, int http_minor)

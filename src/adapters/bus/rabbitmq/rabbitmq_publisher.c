@@ -114,8 +114,8 @@ static void note_return(struct rabbitmq_publisher *publisher, const amqp_basic_r
 	rabbitmq_watcher_doubt(publisher->link.bus);
 	if (publisher->next_return == 0) /* warn once per job */
 		log_line(LOG_WARN, "bus",
-			"%s: RabbitMQ returned a message to exchange \"%.*s\": no "
-			"queue is bound for routing key \"%.*s\"",
+			"%s: RabbitMQ returned a message that was published to exchange "
+			"\"%.*s\": no queue is bound with routing key \"%.*s\"",
 			publisher->link.who, (int)method->exchange.len,
 			(const char *)method->exchange.bytes, (int)method->routing_key.len,
 			(const char *)method->routing_key.bytes);

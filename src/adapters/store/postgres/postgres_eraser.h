@@ -1,4 +1,4 @@
-/* Erasers in PostgreSQL: one table of statements per service. */
+/* Erasers in PostgreSQL: one array of SQL statements per service. */
 #ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_ERASER_H
 #define QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_ERASER_H
 

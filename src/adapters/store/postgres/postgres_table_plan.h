@@ -17,10 +17,10 @@ enum plan_type {
 	PLAN_INT8,
 	PLAN_INT4,
 	PLAN_BOOL,
-	PLAN_TIME, /* microseconds since 1970 in the source */
+	PLAN_TIME, /* copied from a number: microseconds since 1970 */
 	PLAN_TEXT,
 	PLAN_BYTEA,
-	PLAN_UUID, /* text in the source */
+	PLAN_UUID, /* copied from a text */
 	PLAN_TYPES
 };
 

@@ -1,4 +1,4 @@
-/* Erasers in SQLite: one table of statements per service. */
+/* Erasers in SQLite: one array of SQL statements per service. */
 #ifndef QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_ERASER_H
 #define QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_ERASER_H
 
