@@ -15,8 +15,8 @@ build="gcc libc6-dev make meson ninja-build pkg-config python3 libuv1-dev node-l
 test="$build ccache clang clang-format libclang-rt-14-dev libcmocka-dev curl postgresql strace gcovr maven openjdk-17-jre-headless
 	redis-server python3-pytest python3-pytest-xdist python3-psycopg2 python3-redis python3-kafka python3-requests python3-jsonschema
 	python3-yaml python3-jwt python3-cryptography docker-compose sqlite3 mandoc prometheus nghttp2-client python3-h2 python3-httpx
-	nats-server rabbitmq-server python3-pika python3-pip libfaketime openssl protobuf-compiler python3-protobuf"
-full="chromium nodejs golang-go openjdk-17-jdk-headless libinih-dev" # libinih for the previous release, which tests of upgrades build
+	nats-server rabbitmq-server python3-pika python3-pip libfaketime openssl protobuf-compiler python3-protobuf nodejs systemd"
+full="chromium golang-go openjdk-17-jdk-headless libinih-dev" # libinih for the previous release, which tests of upgrades build
 bench="$build postgresql postgresql-contrib redis-server nats-server rabbitmq-server webdis wrk nghttp2-client nghttp2-server python3-psycopg2 python3-kafka maven openjdk-17-jre-headless"
 image="buildah debootstrap python3-pytest"
 deb="dpkg-dev debhelper po-debconf lintian"

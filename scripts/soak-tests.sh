@@ -4,8 +4,8 @@
 #   scripts/soak-tests.sh N [--loaded]     until N runs are done, including those of earlier calls
 #   scripts/soak-tests.sh --report         only prints the results so far
 #
-# --loaded runs four busy loops and a disk writer beside the tests. Every run is a file in build-soak/: you can interrupt
-# the script and call it again to continue. Remove build-soak/ to start over.
+# --loaded runs four busy loops and a disk writer beside the tests. Every run is a file in build-soak/, named after its
+# time and its commit: you can interrupt the script and call it again to continue. Remove build-soak/ to start over.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -58,7 +58,7 @@ report() {
 }
 
 while [ "$(find "$folder" -name "$kind-*.log" | wc -l)" -lt "$runs" ]; do
-	log="$folder/$kind-$(date +%Y%m%d-%H%M%S).log"
+	log="$folder/$kind-$(date +%Y%m%d-%H%M%S)-$(git describe --always --dirty --exclude '*').log"
 	echo "$(date +%H:%M:%S) $log"
 	[ "$kind" = idle ] || start_load
 	tests/run.py quick >"$log.part" 2>&1 || true

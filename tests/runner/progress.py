@@ -18,8 +18,10 @@ USUAL_S = {"cmocka": 3.0, "plain": 0.3, "pytest": 0.25}
 class Progress:
     """May be called from any thread."""
 
-    def __init__(self, jobs, times):
+    def __init__(self, jobs, times, usual_s=None):
+        """`usual_s` is how long the same jobs took last time, builds included."""
         self._lock = threading.Lock()
+        self._usual_s = usual_s
         self._terminal = sys.stdout.isatty()
         self._start = time.monotonic()
         self._printed = 0.0
@@ -109,10 +111,12 @@ class Progress:
         return "  ".join(parts)
 
     def _left_s(self):
-        """From the share of the expected work that is done; None while that says nothing."""
+        """From the share of the expected work that is done; while that says nothing, from the last run, if there was one."""
         left = sum(self._left.values())
         share = 1 - left / self._all_s if self._all_s else 1.0
-        return self.elapsed_s / share - self.elapsed_s if share > 0.05 and not self._building else None
+        if share > 0.05 and not self._building:
+            return self.elapsed_s / share - self.elapsed_s
+        return max(self._usual_s - self.elapsed_s, 0) if self._usual_s else None
 
 
 def clock(seconds):
