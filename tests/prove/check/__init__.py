@@ -13,12 +13,14 @@ MODELS = {"counts": counts, "gateway": gateway, "entitlements": entitlements, "p
 
 def run(log_dir, cluster):
     """All invariants of the roles that have a log, as a list of Invariant."""
-    invariants = []
     with Tables(cluster) as tables:
-        for role, model in MODELS.items():
-            log = Log(log_dir, role)
-            if log.exists:
-                invariants += [answers.check_statuses(log), answers.check_repeats(log)]
-                invariants += model.check(log, tables, cluster)
-        invariants += verify.check(cluster)
-    return invariants
+        invariants = [invariant for role in MODELS for invariant in _run_role(log_dir, role, tables, cluster)]
+    return invariants + verify.check(cluster)
+
+
+def _run_role(log_dir, role, tables, cluster):
+    """Only the log of one role is in memory at a time."""
+    log = Log(log_dir, role)
+    if not log.exists:
+        return []
+    return [answers.check_statuses(log), answers.check_repeats(log), *MODELS[role].check(log, tables, cluster)]

@@ -19,8 +19,8 @@ class Block:
 
     def __init__(self, operations):
         self.operations = operations
-        self.first_answer = min(operation.answered for operation in operations)
-        self.last_begin = max(operation.invoked for operation in operations)
+        self.first_answer = min((operation.answered for operation in operations), default=0)
+        self.last_begin = max((operation.invoked for operation in operations), default=0)
 
 
 def first_tangle(blocks):

@@ -2,23 +2,29 @@
 
 import json
 import pathlib
+import sys
 
 NEVER = 1 << 62
 SLICES_MAX = 20  # parts of the log that are looked up for findings: each reads the whole file
 
 
 class Operation:
-    """One operation: what was asked, from when to when it ran, and what the client was told."""
+    """One operation: what was asked, from when to when it ran, and what the client was told. A run of an hour has millions,
+    so words stay text until somebody wants them."""
 
-    __slots__ = ("id", "key", "kind", "arguments", "invoked", "answered", "status", "body", "doubtful", "repeats")
+    __slots__ = ("id", "kind", "_words", "invoked", "answered", "status", "body", "doubtful", "repeats")
 
-    def __init__(self, number, key, kind, arguments, invoked):
-        self.id, self.key, self.kind, self.arguments, self.invoked = number, key, kind, arguments, invoked
+    def __init__(self, number, kind, words, invoked):
+        self.id, self.kind, self._words, self.invoked = number, sys.intern(kind), words, invoked
         self.answered = NEVER  # an unknown operation may still happen
         self.status = None
         self.body = ""
         self.doubtful = False  # an attempt before the last may have had an effect
         self.repeats = None
+
+    @property
+    def arguments(self):
+        return self._words.split(" ") if self._words else []
 
     @property
     def succeeded(self):
@@ -38,7 +44,7 @@ class Operation:
         return json.loads(self.body)
 
     def __repr__(self):
-        return f"operation {self.id} ({self.kind} {' '.join(self.arguments)[:80]}: {self.status})"
+        return f"operation {self.id} ({self.kind} {self._words[:80]}: {self.status})"
 
 
 class Log:
@@ -73,8 +79,9 @@ class Log:
     def _take(self, line):
         at, mark, rest = line.rstrip("\n").split(" ", 2)
         if mark == ">":
-            number, _, key, kind, *arguments = rest.split(" ")
-            self.by_id[int(number)] = Operation(int(number), key, kind, arguments, int(at))
+            number, _target, _key, what = rest.split(" ", 3)
+            kind, _, words = what.partition(" ")
+            self.by_id[int(number)] = Operation(int(number), kind, words, int(at))
         elif mark == "<":
             number, status, body = rest.split(" ", 2)
             operation = self.by_id[int(number)]

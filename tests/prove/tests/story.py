@@ -100,8 +100,8 @@ class Story:
 
     # ---- the judgment ----
 
-    def judge(self, role):
-        """The invariants of a role that do not hold: {name: findings}."""
+    def invariants(self, role):
+        """All invariants of a role: {name: Invariant}."""
         for name, lines in self._lines.items():
             text = "".join(f"{at} {line}\n" for at, line in sorted(lines, key=lambda line: line[0]))
             (self._logs / f"{name}.log").write_text(f"# prove-load 1 seed=1 prefix={PREFIX} start=0\n{text}")
@@ -109,7 +109,11 @@ class Story:
             log = Log(self._logs, role)
             invariants = [check.answers.check_statuses(log), check.answers.check_repeats(log),
                           *check.MODELS[role].check(log, tables, self.cluster)]
-        return {invariant.name.split(": ", 1)[1]: invariant.findings for invariant in invariants if not invariant.holds}
+        return {invariant.name.split(": ", 1)[1]: invariant for invariant in invariants}
+
+    def judge(self, role):
+        """The invariants of a role that do not hold: {name: findings}."""
+        return {name: invariant.findings for name, invariant in self.invariants(role).items() if not invariant.holds}
 
     def waiting(self, *services):
         return settling.waiting(self.cluster, services)

@@ -1,5 +1,7 @@
 """Counts: what no order explains is found, and what one explains is not."""
 
+import random
+
 import pytest
 
 LINEAR = "every acknowledged value has its place in one order"
@@ -191,3 +193,119 @@ def test_another_answer_under_the_same_key_is_found(item):
 def test_answers_that_make_no_sense_are_found(item, status, answer):
     item.story.tell("counts", "increase", item.name, 5, status=status, answer=answer)
     assert "no answer that a client should not get" in item.ends(100)
+
+
+# ---- many unknown changes --------------------------------------------------------------------------------------------
+
+
+class Unkeyed(Item):
+    """An item whose clients have no keys: some of their increases stay unknown, and some of those have happened."""
+
+    def __init__(self, story, unknown, share=0.5):
+        super().__init__(story, "s1u0", initial=0)
+        self.value, self._random = 0, random.Random(7)
+        for _ in range(unknown):
+            for _ in range(self._random.randrange(3)):
+                self.known()
+            self.unknown(self._random.random() < share)
+        self.known()
+
+    def amount(self):
+        return self._random.randrange(1, 1 << 40)
+
+    def known(self):
+        amount = self.amount()
+        self.value += amount
+        self.add(amount, self.value, key=False)
+
+    def unknown(self, happens):
+        amount = self.amount()
+        self.story.tell("counts", "increase", self.name, amount, status=None, key=False)
+        self.value += amount if happens else 0
+
+    def judged(self):
+        """Invariants by name; the table has the value."""
+        self.ends(self.value)
+        return self.story.invariants("counts")
+
+
+@pytest.mark.parametrize("unknown", [25, 100, 400])
+def test_hundreds_of_unknown_changes_are_told_apart(story, unknown):
+    item = Unkeyed(story, unknown)
+    for _ in range(4):
+        item.unknown(True)
+    judged = item.judged()
+    assert all(invariant.holds and not invariant.note for name, invariant in judged.items() if name in (LINEAR, SUMS))
+    assert judged[LINEAR].covered == judged[SUMS].covered > unknown / 2
+
+
+@pytest.mark.parametrize("unknown", [25, 100])
+def test_a_refused_change_that_happened_is_found_among_many_unknown_ones(story, unknown):
+    item = Unkeyed(story, unknown)
+    amount = item.amount()
+    story.tell("counts", "increase", item.name, amount, status=503, answer={"code": "STORE_UNAVAILABLE"}, key=False)
+    item.value += amount
+    item.known()
+    assert LINEAR in item.ends(item.value)
+
+
+def test_a_wrong_end_is_found_behind_many_unknown_changes(story):
+    item = Unkeyed(story, 100)
+    assert SUMS in item.ends(item.value + item.amount())
+
+
+def test_an_unknown_change_that_was_sent_later_explains_nothing(story):
+    item = Item(story, "s1u0", initial=0)
+    item.add(5, 1005, at=20, until=30, key=False)
+    story.tell("counts", "increase", item.name, 1000, status=None, at=40, until=50, key=False)
+    assert LINEAR in item.ends(1005)
+
+
+def test_an_unknown_change_happens_once_at_most(story):
+    item = Item(story, "s1u0", initial=0)
+    story.tell("counts", "increase", item.name, 1000, status=None, key=False)
+    item.add(5, 1005, key=False)
+    item.add(7, 2012, key=False)
+    assert LINEAR in item.ends(2012)
+
+
+def test_another_choice_of_unknown_changes_is_tried_if_the_first_leads_nowhere(story):
+    """The first step may be 300 or 100 + 200, and only the second leaves what the next step needs."""
+    item = Item(story, "s1u0", initial=0)
+    for amount in (100, 200, 300):
+        story.tell("counts", "increase", item.name, amount, status=None, key=False)
+    item.add(5, 305, key=False)
+    item.add(7, 612, key=False)
+    assert item.ends(612) == {}
+
+
+def test_unknown_changes_that_go_down_are_told_apart_too(item):
+    item.story.tell("counts", "decrease", item.name, 1000, status=None)
+    item.add(5, 105)
+    item.add(7, -888)
+    item.story.tell("counts", "increase", item.name, 4000, status=None)
+    item.add(-2, 3110)
+    assert item.ends(3110) == {}
+
+
+def test_what_takes_too_long_is_undecided_and_neither_broken_nor_covered(story):
+    """A step of a hundred unknown changes at once, and of one that was refused."""
+    item = Unkeyed(story, 0)
+    for _ in range(100):
+        item.unknown(True)
+    item.value += item.amount()
+    item.known()
+    judged = item.judged()
+    assert judged[LINEAR].holds and judged[SUMS].holds
+    assert "1 items undecided" in judged[LINEAR].note and "1 items undecided" in judged[SUMS].note
+    assert judged[LINEAR].covered == judged[SUMS].covered == 0
+
+
+def test_a_history_with_resets_and_unknown_changes_is_undecided(reset_item):
+    reset_item.add(5, 5)
+    reset_item.reset()
+    reset_item.story.tell("counts", "increase", reset_item.name, 1000, status=None)
+    reset_item.add(9, 1009)
+    reset_item.ends(1009)
+    judged = reset_item.story.invariants("counts")
+    assert judged[LINEAR].holds and "undecided" in judged[LINEAR].note and judged[LINEAR].covered == 0
