@@ -65,7 +65,7 @@ class Replay:
         return None
 
     def _grant(self, line):
-        if line.purchase in self.active | self.ended:
+        if line.purchase in self.active or line.purchase in self.ended:
             return f"grants {line.purchase} a second time"
         self.active.add(line.purchase)
         return None

@@ -131,6 +131,50 @@ def test_a_wrong_count_is_found(user, count, reserved):
     assert STORE in user.judge("gateway")
 
 
+# ---- rows of users of whom Kafka forgot messages ---------------------------------------------------------------------
+
+WINDOW_US = microseconds(START)
+
+
+def forget(story, since_s, until_s):
+    story.cluster.forgotten.append(Forgotten("kafka", WINDOW_US + int(since_s * 1e6), WINDOW_US + int(until_s * 1e6)))
+
+
+def send_at(story, second, **more):
+    send(story, at=WINDOW_US + int(second * 1e6), until=WINDOW_US + int(second * 1e6) + 1000, **more)
+
+
+def test_a_row_whose_messages_kafka_may_have_forgotten_is_not_judged_and_that_is_told(user):
+    send_at(user, 0.5, on_topic=False, sent=False)
+    row(user, 1, 1)
+    forget(user, 0.4, 0.6)
+    store = user.invariants("gateway")[STORE]
+    assert store.holds and store.covered == 0 and store.note.startswith("1 more")
+
+
+def test_a_wrong_count_is_found_if_the_user_sent_nothing_while_kafka_forgot(user):
+    send_at(user, 0.5)
+    row(user, 2, 2)
+    forget(user, 0.6, 0.7)
+    assert STORE in user.judge("gateway")
+
+
+def test_a_wrong_count_is_found_in_a_window_that_began_after_kafka_forgot(user):
+    send_at(user, 0.5, on_topic=False, sent=False)
+    send_at(user, 1.5, window=LATER)
+    row(user, 2, 2, window=LATER)
+    forget(user, 0.4, 0.6)
+    assert list(user.judge("gateway")) == [STORE]
+
+
+def test_a_refused_send_was_not_forgotten(user):
+    send_at(user, 0.2)
+    send_at(user, 0.5, on_topic=False, sent=False, status=429)
+    row(user, 2, 2)
+    forget(user, 0.4, 0.6)
+    assert STORE in user.judge("gateway")
+
+
 def take(story, amount, remaining, **more):
     story.tell("gateway", "take", USER, amount, answer={"allowed": True, "remaining": remaining, "resetAt": END}, **more)
 
