@@ -100,7 +100,7 @@ def _recoveries(result):
 
     rows = [(recovery.engine, seconds(recovery.success_s), seconds(recovery.empty_s) if recovery.has_outbox else "–")
             for recovery in result.recoveries]
-    return "<h3>Recovery, from the moment the engine accepts connections</h3>" + \
+    return "<h3>Recovery, from the moment the engine accepts connections (Kafka: leads its partitions)</h3>" + \
         _table(["killed", ">first success", ">outboxes empty"], rows)
 
 

@@ -12,6 +12,7 @@ import types
 import pytest
 
 import prove
+import recovery
 import report
 from check.result import Finding, Invariant
 from conductor import Conductor, Happened
@@ -19,8 +20,8 @@ from disk import Disk, compile_preload
 from engines.kafka_log import truncate
 from fault import Fault, FaultFailed
 from faults import KINDS
-from part import Result
-from recovery import FollowedLog, Recovery
+from part import Part, Result, Settings
+from recovery import FollowedLog, Measurement, Recovery
 from schedule import Schedule, Shape
 
 POSTGRES = Shape("postgres", 3, ("postgres", "redis", "kafka", "nats", "rabbitmq"), has_paths=True, has_clock=True)
@@ -185,6 +186,30 @@ def test_a_slow_recovery_is_a_finding():
     assert not list(Recovery("nats", 1.9, 29.0).problems())
     assert len(list(Recovery("nats", 2.1, None).problems())) == 2
     assert len(list(Recovery("kafka", None, None, has_outbox=False).problems())) == 1
+
+
+@pytest.fixture(name="measurement")
+def measurement_fixture(monkeypatch, tmp_path):
+    monkeypatch.setattr(recovery, "BACKLOG_MAX_S", 0.3)
+    return Measurement(types.SimpleNamespace(services=["dialogs"]), None, None, tmp_path)
+
+
+def test_what_the_faults_left_must_leave_before_recovery_is_measured(monkeypatch, measurement):
+    left = [7, 3, 0]
+    monkeypatch.setattr(recovery, "open_events", lambda *_: left.pop(0))
+    backlog = measurement.clear()
+    assert backlog.events == 7 and 0 <= backlog.empty_s < 0.3 and not list(backlog.problems())
+
+
+def test_a_backlog_that_does_not_leave_is_a_finding_and_the_recovery_is_not_measured(monkeypatch, measurement):
+    monkeypatch.setattr(recovery, "open_events", lambda *_: 7)
+    monkeypatch.setattr(measurement, "run", lambda: pytest.fail("the recovery was measured"))
+    part = Part(Settings(None, None, 7, []), "sqlite", 60)
+    part.conductor = types.SimpleNamespace(happened=[], violations=[])
+    part.load = part.schedule = types.SimpleNamespace(acknowledged=1, faults=[])
+    part._measure_recovery(measurement)
+    broken = [invariant for invariant in part._own_invariants(left={}) if not invariant.holds]
+    assert len(broken) == 1 and "7 events waited" in broken[0].text()
 
 
 def test_the_report_shows_what_happened_and_escapes_it():
