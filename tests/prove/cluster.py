@@ -28,6 +28,7 @@ from harness.quipu import Quipu
 from harness.rabbitmq import Host
 from harness.redis import Redis
 from engines.rabbitmq import RabbitMQ
+from previous import known_options
 from proxy import Direct, Toxiproxy
 
 FAKETIME = pathlib.Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
@@ -51,8 +52,14 @@ LEASE_S = 5
 STOPS_S = 45  # after SIGTERM; far more than --drain-timeout
 # Leases are short, so that a process can be stopped for longer than they last; windows are short, so that a run sees
 # many of them. Everything else is as users have it.
-SETTINGS = ["--outbox-lease", f"{LEASE_S}s", "--notify-lease", f"{LEASE_S}s", "--notify-timeout", "3s",
-            "--gateway-window-unit", "1s", "--drain-timeout", "10s", "--console", "off"]
+SETTINGS = {"--outbox-lease": f"{LEASE_S}s", "--notify-lease": f"{LEASE_S}s", "--notify-timeout": "3s",
+            "--gateway-window-unit": "1s", "--drain-timeout": "10s", "--console": "off"}
+
+
+def settings_for(binary):
+    """The settings that a binary knows: the previous release lacks some."""
+    known = known_options(binary)
+    return [word for option, value in SETTINGS.items() if option in known for word in (option, value)]
 
 
 class Node(Quipu):
@@ -63,7 +70,7 @@ class Node(Quipu):
     def __init__(self, number, binary, arguments, directory, environment):
         self._port_holder = Port()
         self._arguments = [*arguments, "--listen", f"127.0.0.1:{self._port_holder.number}"]
-        super().__init__(binary, self._arguments, directory, environment)
+        super().__init__(binary, [*self._arguments, *settings_for(binary)], directory, environment)
         self.number = number
         self.host, self.port = "127.0.0.1", self._port_holder.number
         self.clock = None  # a Clock, if that of this process can be shifted
@@ -72,7 +79,7 @@ class Node(Quipu):
 
     def use(self, binary):
         """Runs another binary from the next start on."""
-        self._words = [str(binary), "serve", *map(str, self._arguments)]
+        self._words = [str(binary), "serve", *map(str, self._arguments), *settings_for(binary)]
 
     def _answers(self):
         return b" 200 " in exchange(self.port, b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
@@ -200,7 +207,7 @@ class Cluster:
         return [f"127.0.0.1:{port}" for port in dict.fromkeys([*paths, *(node.port for node in self.nodes)])]
 
     def _add_node(self, number, arguments, environment):
-        arguments = [*arguments, "--roles", ",".join(self.roles), "--api-keys", self.keys.path, *SETTINGS]
+        arguments = [*arguments, "--roles", ",".join(self.roles), "--api-keys", self.keys.path]
         node = self._own(Node(number, self.previous or self.binary, arguments, self.directory / f"quipu-{number}",
                               environment))
         self.nodes.append(node)

@@ -133,6 +133,7 @@ static const struct option option_table[] = {
 	{"key-file", required_argument, NULL, 'k'},
 	{"timeout-ms", required_argument, NULL, 'w'},
 	{"linger", required_argument, NULL, 'g'},
+	{"previous", no_argument, NULL, 'p'},
 	{NULL, 0, NULL, 0},
 };
 
@@ -170,6 +171,9 @@ static void parse_option(struct options *options, int letter, char *value)
 		break;
 	case 'g':
 		options->linger = parse_number(value);
+		break;
+	case 'p':
+		options->previous = true;
 		break;
 	default:
 		die("usage: prove-load --targets A,B --roles R,S --seed N --seconds N --log DIR");

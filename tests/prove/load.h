@@ -109,6 +109,7 @@ struct options {
 	uint64_t rate;
 	uint64_t connections; /* per target */
 	uint64_t timeout_ms;
+	bool previous; /* only what the previous release knows */
 	const char *log;
 	char authorization[512]; /* a header line, or empty */
 };

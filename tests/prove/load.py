@@ -30,7 +30,7 @@ class Load:
             self._process = start(
                 [program, "--targets", ",".join(cluster.targets), "--roles", ",".join(roles), "--seed", str(seed),
                  "--seconds", str(FOREVER_S), "--log", str(folder), "--key-file", str(cluster.key_file),
-                 "--linger", str(FOREVER_S), "--rate", str(rate)],
+                 "--linger", str(FOREVER_S), "--rate", str(rate), *(["--previous"] if cluster.previous else [])],
                 stdout=subprocess.PIPE, stderr=errors, text=True)
         self.seconds = []
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -9,6 +9,9 @@
  *   t      transfers from one item to another, atomically    yes; no item below 0
  *   u      increases only                                    no: an unknown one stays unknown
  *
+ * With --previous there are no bounds, transfers and batches: version 0.1.0 had none. Increases and
+ * decreases take their place.
+ *
  * Amounts are large and random. So two different histories hardly ever lead to the same value, and
  * the values that clients got tell in which order the changes happened.
  */
@@ -16,7 +19,7 @@
 
 #include "load.h"
 
-enum { CLASSES = 6, BATCH_MAX = 8, TRANSFER_ITEMS = 40 };
+enum { CLASSES = 6, CLASS_MIXED = 1, BATCH_MAX = 8, TRANSFER_ITEMS = 40 };
 
 static const int64_t BOUND = 1000000000000;
 static const int64_t AMOUNT_MAX = 1099511627776; /* 2^40 */
@@ -45,6 +48,12 @@ static void item_name(const struct load *load, uint32_t class, uint32_t number, 
 	snprintf(name, NAME_MAX_LENGTH, "%s%c%u", load->prefix, classes[class].letter, number);
 }
 
+/* Whether the class needs bounds or transfers, which the previous release lacks. */
+static bool left_out(const struct load *load, uint32_t class)
+{
+	return load->options.previous && classes[class].bounded;
+}
+
 static bool counts_set_up(struct load *load, struct operation *o)
 {
 	uint32_t number = items_created;
@@ -57,6 +66,10 @@ static bool counts_set_up(struct load *load, struct operation *o)
 		number -= classes[class ++].items;
 	if (class == CLASSES)
 		return false;
+	if (left_out(load, class)) {
+		items_created += classes[class].items;
+		return counts_set_up(load, o);
+	}
 	items_created++;
 	item_name(load, class, number, item);
 	if (classes[class].bounded)
@@ -189,6 +202,8 @@ static bool counts_next(struct load *load, struct operation *o)
 
 	for (uint32_t class = 0; class < CLASSES; class ++) {
 		if (dice < classes[class].share) {
+			if (left_out(load, class))
+				break;
 			if (classes[class].letter == 't')
 				transfer(load, o);
 			else
@@ -197,7 +212,10 @@ static bool counts_next(struct load *load, struct operation *o)
 		}
 		dice -= classes[class].share;
 	}
-	batch(load, o);
+	if (load->options.previous)
+		one_change(load, o, CLASS_MIXED);
+	else
+		batch(load, o);
 	return true;
 }
 

@@ -1,7 +1,7 @@
 /*
  * Clients of dialogs and counters: users write to each other, and read what they got one by one,
  * many at once, up to a message, and now and then a second time. The first users are written to
- * more often: their counters are followed by streams.
+ * more often: their counters are followed by streams. With --previous nobody reads up to a message.
  */
 #include <inttypes.h>
 
@@ -111,7 +111,7 @@ static bool dialogs_next(struct load *load, struct operation *o)
 	o->kind = KIND_OTHER;
 	if (dice < 88)
 		read_one(load, o, message);
-	else if (dice < 96)
+	else if (dice < 96 || load->options.previous)
 		read_batch(load, o, known);
 	else
 		read_up_to(load, o, message);

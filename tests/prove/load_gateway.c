@@ -1,7 +1,8 @@
 /*
  * Clients of the gateway. Many users get a message now and then (class g), a few get more than
  * their limit all the time (h), and others only take of their quota (k). Some sends and takes have
- * no key, as those of a careless client. Now and then a limit is set anew, to another value.
+ * no key, as those of a careless client. Now and then a limit is set anew, to another value. With
+ * --previous, class k sends, too: version 0.1.0 had no takes.
  */
 #include "load.h"
 
@@ -95,7 +96,7 @@ static bool gateway_next(struct load *load, struct operation *o)
 	}
 	user_name(load, class, random_below(&load->random, classes[class].users), user);
 	o->keyed = random_below(&load->random, 100) >= UNKEYED_PERCENT;
-	if (classes[class].letter == 'k')
+	if (classes[class].letter == 'k' && !load->options.previous)
 		take(load, o, user);
 	else
 		send_message(load, o, user);

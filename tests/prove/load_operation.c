@@ -11,6 +11,9 @@
  *                                              left at that, so that the checks see whether really
  *                                              nothing changed; the others try again
  *   200 of a batch of which a part got 503     unknown
+ *   409 IDEMPOTENCY_KEY_CONFLICT, --previous   unknown: the previous release does not recognise a
+ *                                              key that the new one has stored, as OPERATIONS.md
+ *                                              says; the new one does
  *   anything else                              known, and bad: no client should get it
  */
 #define _GNU_SOURCE 1
@@ -138,6 +141,9 @@ static enum verdict judge(
 		return judge_unavailable(response);
 	if (status == 409 && response_mentions(response, "\"aborted\""))
 		return VERDICT_REFUSED;
+	if (status == 409 && load->options.previous &&
+		response_mentions(response, "IDEMPOTENCY_KEY_CONFLICT"))
+		return VERDICT_UNKNOWN;
 	if (status == 404 || status == 409 || status == 412)
 		return VERDICT_KNOWN;
 	if (status == 429)

@@ -24,6 +24,7 @@ class Result:
 
     store: str
     seed: int
+    upgrades: bool = False  # whether it begins with the previous release
     engines: list = dataclasses.field(default_factory=list)  # names; none: files of SQLite
     seconds: list = dataclasses.field(default_factory=list)  # the load's own, see README.md
     faults: list = dataclasses.field(default_factory=list)  # Happened
@@ -33,6 +34,10 @@ class Result:
     failures: list = dataclasses.field(default_factory=list)  # why the run is not valid
     notes: list = dataclasses.field(default_factory=list)
     directory: object = None  # of the logs, if they are kept
+
+    @property
+    def name(self):
+        return f"{self.store}, upgrade" if self.upgrades else self.store
 
     @property
     def acknowledged(self):
@@ -72,7 +77,7 @@ class Part:
         self._settings = settings
         self._seconds = seconds
         self._show = show
-        self.result = Result(store, settings.seed)
+        self.result = Result(store, settings.seed, settings.previous is not None)
         self.doing = "starting engines"
         self.load = None
         self.conductor = None

@@ -2,13 +2,19 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 
 from engines.server import Unavailable
+from harness.previous import COMMIT, VERSION
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KEPT = ROOT / "build-prove"
+# What both releases can serve at the same time. On PostgreSQL, dialogs of 0.1.0 are stopped before 0.2.0 starts
+# (CHANGELOG.md); on SQLite there is only one process, so everything is.
+SIDE_BY_SIDE = {"postgres": ["counts", "gateway", "entitlements", "pots"],
+                "sqlite": ["counts", "gateway", "entitlements", "pots", "dialogs"]}
 
 
 def find(wanted):
@@ -19,13 +25,27 @@ def find(wanted):
 
 
 def newest_release():
-    """The newest tag v… that does not name this very commit."""
+    """The newest tag v… that does not name this very commit; without tags, the commit that the tests of upgrades use."""
     tags = _git("tag", "--list", "v[0-9]*", "--sort=-version:refname", "--merged", "HEAD").split()
     here = commit_of("HEAD")
     for tag in tags:
         if commit_of(tag) != here:
             return tag
-    raise Unavailable("there is no earlier release (a tag v…)")
+    if not _has(COMMIT):
+        raise Unavailable(f"the history has neither a tag of a release nor the commit of {VERSION}, {COMMIT[:12]}")
+    return COMMIT
+
+
+def _has(commit):
+    """A shallow clone does not have old commits."""
+    return subprocess.run(["git", "cat-file", "-e", f"{commit}^{{commit}}"], cwd=ROOT, stderr=subprocess.DEVNULL,
+                          check=False).returncode == 0
+
+
+def known_options(binary):
+    """The options that a binary lists in its help."""
+    text = subprocess.run([str(binary), "help"], capture_output=True, text=True, check=True).stdout
+    return set(re.findall(r"^  (--[a-z-]+)", text, re.MULTILINE))
 
 
 def commit_of(name):

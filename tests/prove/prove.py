@@ -10,6 +10,7 @@ Exit status: 0 if everything holds; 1 if something is violated; 2 if the run cou
 
 import argparse
 import collections
+import dataclasses
 import os
 import pathlib
 import platform
@@ -30,6 +31,9 @@ from faults import KINDS  # noqa: E402
 from part import Part, Settings  # noqa: E402
 
 SQLITE_SHARE = 1 / 6  # of the time, if both stores are proved
+UPGRADE_SHARE = 1 / 10  # of a store's time, for the upgrade from the previous release
+UPGRADE_FROM_MINUTES = 3  # a shorter run has none, unless --faults asks for it
+UPGRADE_FAULTS = ["quipu-upgrade", "quipu-kill", "quipu-stop", "quipu-restart", "quipu-reload"]
 LINE_EVERY_S = 10
 
 
@@ -98,7 +102,7 @@ class Progress:
 
     @staticmethod
     def _text(part):
-        text = f"{part.result.store} {int(part.elapsed_s) // 60}:{int(part.elapsed_s) % 60:02}  {part.doing}"
+        text = f"{part.result.name} {int(part.elapsed_s) // 60}:{int(part.elapsed_s) % 60:02}  {part.doing}"
         if part.load:
             text += f"  {part.load.acknowledged:,} operations"
         if part.conductor:
@@ -111,14 +115,37 @@ class Progress:
             print("\r\033[K", end="", flush=True)
 
 
-def run_parts(arguments, settings):
+def plan_parts(arguments, settings):
+    """[(settings, store, seconds), …]. Each store has a part with everything, and a short one for the upgrade; if --faults
+    names the upgrade, that is all there is."""
     stores = ["postgres", "sqlite"] if arguments.store == "both" else [arguments.store]
     shares = {"sqlite": SQLITE_SHARE, "postgres": 1 - SQLITE_SHARE} if len(stores) == 2 else {stores[0]: 1}
-    results = []
+    plan = []
     for store in stores:
+        seconds = shares[store] * arguments.minutes * 60
+        upgrade = upgrade_of(settings, store)
+        upgrade_s = 0 if not upgrade else seconds if settings.faults else UPGRADE_SHARE * seconds
+        if upgrade_s < seconds:
+            plan.append((dataclasses.replace(settings, previous=None), store, seconds - upgrade_s))
+        if upgrade_s:
+            plan.append((upgrade, store, upgrade_s))
+    return plan
+
+
+def upgrade_of(settings, store):
+    """The settings of the part that begins with the previous release; None: there is none."""
+    services = [service for service in settings.services if service in previous.SIDE_BY_SIDE[store]]
+    if not settings.previous or not services:
+        return None
+    return dataclasses.replace(settings, services=services, faults=settings.faults or UPGRADE_FAULTS, measures_recovery=False)
+
+
+def run_parts(arguments, settings):
+    results = []
+    for part_settings, store, seconds in plan_parts(arguments, settings):
         progress = Progress()
         try:
-            results.append(Part(settings, store, shares[store] * arguments.minutes * 60, progress.show).run())
+            results.append(Part(part_settings, store, seconds, progress.show).run())
         finally:
             progress.end()
         print_part(results[-1])
@@ -126,7 +153,7 @@ def run_parts(arguments, settings):
 
 
 def print_part(result):
-    print(f"\n{result.store}: {result.operations:,} operations acknowledged "
+    print(f"\n{result.name}: {result.operations:,} operations acknowledged "
           f"({', '.join(f'{role} {count:,}' for role, count in result.acknowledged.items())}), "
           f"{len(result.faults)} faults")
     for note in result.notes:
@@ -170,7 +197,7 @@ def settings_of(arguments, notes):
         if not os.access(program, os.X_OK):
             sys.exit(f"prove: no program at {program}: make build")
     faults = [] if arguments.faults == ["none"] else arguments.faults
-    upgrades = faults is None or "quipu-upgrade" in faults
+    upgrades = arguments.minutes >= UPGRADE_FROM_MINUTES if faults is None else "quipu-upgrade" in faults
     return Settings(binary=binary, load=load, seed=arguments.seed if arguments.seed is not None else random.randrange(1, 1 << 31),
                     services=arguments.only or list(ROLES), faults=faults, rate=arguments.rate,
                     previous=find_previous(arguments, notes) if upgrades else None,
@@ -195,6 +222,7 @@ def main():
           f"{os.cpu_count()} cores, {platform.machine()}, load average {os.getloadavg()[0]:.1f}", flush=True)
     for note in notes:
         print(f"note: {note}")
+    sys.stdout.flush()
     try:
         results = run_parts(arguments, settings)
     except KeyboardInterrupt:

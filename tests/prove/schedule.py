@@ -78,12 +78,15 @@ class Schedule:
         return (first + rest)[:size]
 
     def _place_upgrade(self):
-        """The processes are replaced one after another in the first third of the run."""
+        """The processes are replaced one after another in the first two thirds. Before its turn, nothing else happens to a
+        process: the previous release is not what is proved, and cannot start again once the schema is new."""
         if "quipu-upgrade" not in self.kinds:
             return
-        step_s = (self._end_s / 3 - SETTLE_S) / self._shape.nodes
+        step_s = (self._end_s * 2 / 3 - SETTLE_S) / self._shape.nodes
         for number, target in enumerate(self.kinds["quipu-upgrade"].targets(self._shape)):
-            self._take(self.kinds["quipu-upgrade"], target, SETTLE_S + number * step_s + self._random.uniform(0, step_s / 2))
+            at_s = SETTLE_S + number * step_s + self._random.uniform(0, step_s / 2)
+            self._busy[target].append((0.0, at_s))
+            self._take(self.kinds["quipu-upgrade"], target, at_s)
 
     def _place(self, kind):
         """Somewhere free; a run that is full leaves the fault out."""
@@ -110,5 +113,5 @@ class Schedule:
                                    prepare_at_s))
 
     def missing(self):
-        """Kinds that this run cannot have at all."""
-        return [name for name in KINDS if name not in self.kinds]
+        """Kinds that this run cannot have at all. The upgrade has a part of its own."""
+        return [name for name in KINDS if name not in self.kinds and name != "quipu-upgrade"]

@@ -11,13 +11,16 @@ import types
 
 import pytest
 
+import previous
 import prove
 import recovery
 import report
 from check.result import Finding, Invariant
+from cluster import SETTINGS, settings_for
 from conductor import Conductor, Happened
 from disk import Disk, compile_preload
 from engines.kafka_log import truncate
+from engines.server import Unavailable
 from fault import Fault, FaultFailed
 from faults import KINDS
 from part import Part, Result, Settings
@@ -38,7 +41,7 @@ def test_the_same_seed_gives_the_same_schedule():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_default_run_has_150_faults_of_every_kind_that_is_possible(seed):
-    faults = Schedule(seed, 540, POSTGRES).faults + Schedule(seed, 102, SQLITE).faults
+    faults = Schedule(seed, 480, POSTGRES).faults + Schedule(seed, 92, SQLITE).faults
     assert len(faults) >= 150
     assert {fault.kind for fault in faults} == set(KINDS) - {"quipu-upgrade"}
 
@@ -58,9 +61,74 @@ def test_a_rolling_upgrade_replaces_every_process_once():
     assert upgrades == ["quipu-1", "quipu-2", "quipu-3"]
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_during_an_upgrade_nothing_else_happens_to_a_process_of_the_previous_release(seed):
+    shape = Shape("postgres", 3, ("postgres",), has_paths=False, has_clock=False, has_previous=True)
+    faults = Schedule(seed, 60, shape, prove.UPGRADE_FAULTS).faults
+    upgraded = {fault.target: fault.at_s for fault in faults if fault.kind == "quipu-upgrade"}
+    others = [fault for fault in faults if fault.kind != "quipu-upgrade"]
+    assert others and all(fault.at_s > upgraded[fault.target] for fault in others)
+
+
 def test_only_the_chosen_kinds_happen():
     assert {fault.kind for fault in Schedule(7, 300, POSTGRES, ["redis-flush"]).faults} == {"redis-flush"}
     assert not Schedule(7, 300, POSTGRES, []).faults
+
+
+# ---- the upgrade -----------------------------------------------------------------------------------------------------
+
+
+def settings(faults=None, binary="old", services=("counts", "dialogs")):
+    return Settings(binary="new", load=None, seed=7, services=list(services), previous=binary, faults=faults)
+
+
+def planned(minutes, store, chosen):
+    """[(store, whether it is the upgrade, services, seconds), …]"""
+    arguments = types.SimpleNamespace(minutes=minutes, store=store)
+    return [(where, part.previous is not None, part.services, round(seconds))
+            for part, where, seconds in prove.plan_parts(arguments, chosen)]
+
+
+def test_the_upgrade_is_a_part_of_its_own_without_services_that_cannot_run_side_by_side():
+    assert planned(12, "both", settings()) == [
+        ("postgres", False, ["counts", "dialogs"], 540), ("postgres", True, ["counts"], 60),
+        ("sqlite", False, ["counts", "dialogs"], 108), ("sqlite", True, ["counts", "dialogs"], 12)]
+
+
+def test_without_the_previous_release_all_the_time_is_for_the_rest():
+    assert planned(12, "postgres", settings(binary=None)) == [("postgres", False, ["counts", "dialogs"], 720)]
+    assert planned(12, "postgres", settings(services=["dialogs"])) == [("postgres", False, ["dialogs"], 720)]
+
+
+def test_a_run_of_the_upgrade_alone_gives_it_all_the_time():
+    assert planned(1, "postgres", settings(["quipu-upgrade", "quipu-kill"])) == [("postgres", True, ["counts"], 60)]
+
+
+def test_a_binary_gets_only_the_settings_that_it_knows(tmp_path):
+    old = tmp_path / "quipu"
+    old.write_text("#!/bin/sh\necho '  --drain-timeout TIME  how long'\necho '  --other WORD  like --console'\n")
+    old.chmod(0o755)
+    assert settings_for(old) == ["--drain-timeout", SETTINGS["--drain-timeout"]]
+
+
+def clone_without_tags(monkeypatch, tmp_path):
+    """A repository with one commit, in which that of the previous release is missing."""
+    monkeypatch.setattr(previous, "ROOT", tmp_path)
+    subprocess.run(["git", "-c", "init.defaultBranch=main", "init", "-q", tmp_path], check=True)
+    subprocess.run(["git", "-C", tmp_path, "-c", "user.name=n", "-c", "user.email=e", "commit", "-q", "--allow-empty", "-m", "x"],
+                   check=True)
+
+
+def test_without_tags_the_previous_release_is_the_commit_that_the_tests_of_upgrades_know(monkeypatch, tmp_path):
+    clone_without_tags(monkeypatch, tmp_path)
+    monkeypatch.setattr(previous, "COMMIT", previous.commit_of("HEAD"))
+    assert previous.newest_release() == previous.COMMIT
+
+
+def test_a_shallow_clone_has_no_previous_release_and_says_so(monkeypatch, tmp_path):
+    clone_without_tags(monkeypatch, tmp_path)
+    with pytest.raises(Unavailable, match=previous.COMMIT[:12]):
+        previous.newest_release()
 
 
 # ---- faults ----------------------------------------------------------------------------------------------------------
