@@ -154,6 +154,6 @@ const struct role_play dialogs_play = {
 
 const struct role_play counters_play = {
 	.name = "counters",
-	.share = 5,
+	.share = 7,
 	.next = counters_next,
 };

@@ -15,6 +15,7 @@ from recovery import BACKLOG_MAX_S, EMPTY_MAX_S, SUCCESS_MAX_S, Backlog, Measure
 from schedule import Schedule, Shape
 from settle import wait_settled
 
+REACTING = {"gateway": "sender", "entitlements": "notifications"}
 RECOVERY_SHARE, RECOVERY_MAX_S = 0.15, 60.0  # of a part's time
 
 
@@ -43,6 +44,18 @@ class Result:
     def acknowledged(self):
         """{role: operations}"""
         return self.seconds[-1]["acked"] if self.seconds else {}
+
+    @property
+    def roles(self):
+        """{role: operations} of all eight roles. No client asks the sender or notifications: theirs are what the checks found."""
+        found = {}
+        for role, count in self.acknowledged.items():
+            found[role] = count
+            if role in REACTING:
+                name = REACTING[role]
+                found[name] = max((invariant.covered for invariant in self.invariants if invariant.name.startswith(f"{name}:")),
+                                  default=0)
+        return found
 
     @property
     def operations(self):

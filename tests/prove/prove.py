@@ -35,11 +35,13 @@ UPGRADE_SHARE = 1 / 10  # of a store's time, for the upgrade from the previous r
 UPGRADE_FROM_MINUTES = 3  # a shorter run has none, unless --faults asks for it
 UPGRADE_FAULTS = ["quipu-upgrade", "quipu-kill", "quipu-stop", "quipu-restart", "quipu-reload"]
 LINE_EVERY_S = 10
+DEFAULT_MINUTES = 12
+OPERATIONS_LEAST, ROLE_LEAST = 1_500_000, 50_000  # of a default run; fewer are noted
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=12, help="length of the load in all (12)")
+    parser.add_argument("--minutes", type=float, default=DEFAULT_MINUTES, help="length of the load in all (%(default)s)")
     parser.add_argument("--seed", type=int, help="decides load and faults; without it, a new one")
     parser.add_argument("--only", type=_list_of(ROLES), help="services, separated by commas: " + ", ".join(ROLES))
     parser.add_argument("--store", choices=["postgres", "sqlite", "both"], default="both")
@@ -154,8 +156,7 @@ def run_parts(arguments, settings):
 
 def print_part(result):
     print(f"\n{result.name}: {result.operations:,} operations acknowledged "
-          f"({', '.join(f'{role} {count:,}' for role, count in result.acknowledged.items())}), "
-          f"{len(result.faults)} faults")
+          f"({roles_text(result.roles)}), {len(result.faults)} faults")
     for note in result.notes:
         print(f"  note: {note}")
     for invariant in result.invariants:
@@ -169,6 +170,33 @@ def print_part(result):
     sys.stdout.flush()
 
 
+def roles_text(roles):
+    return ", ".join(f"{role} {count:,}" for role, count in roles.items())
+
+
+def roles_of(results):
+    """{role: operations} of the whole run."""
+    total = collections.Counter()
+    for result in results:
+        total.update(result.roles)
+    return total
+
+
+def shortfalls(results):
+    """What a default run should have reached, in sentences."""
+    operations = sum(result.operations for result in results)
+    if operations < OPERATIONS_LEAST:
+        yield f"only {operations:,} operations, where a run of this length should have {OPERATIONS_LEAST:,}"
+    for role, count in roles_of(results).items():
+        if count < ROLE_LEAST:
+            yield f"only {count:,} operations of {role}, where a run of this length should have {ROLE_LEAST:,}"
+
+
+def is_default(arguments):
+    return arguments.minutes >= DEFAULT_MINUTES and arguments.store == "both" and not (
+        arguments.only or arguments.faults or arguments.rate)
+
+
 def print_summary(results, settings):
     counted = collections.Counter(fault.kind for result in results for fault in result.faults)
     print("\nfaults survived, by kind:")
@@ -176,7 +204,8 @@ def print_summary(results, settings):
         print(f"  {count:4} {kind}")
     checked = [invariant for result in results for invariant in result.invariants]
     broken = sum(not invariant.holds for invariant in checked)
-    print(f"\n{sum(result.operations for result in results):,} operations, {sum(counted.values())} faults of "
+    print(f"\nby role: {roles_text(roles_of(results))}")
+    print(f"{sum(result.operations for result in results):,} operations, {sum(counted.values())} faults of "
           f"{len(counted)} kinds, {len(checked)} invariants, {broken} broken; seed {settings.seed}")
 
 
@@ -231,8 +260,11 @@ def main():
     except Unavailable as reason:
         print(f"prove: {reason}", file=sys.stderr)
         return 2
-    results[0].notes[:0] = notes
+    missed = list(shortfalls(results)) if is_default(arguments) else []
+    results[0].notes[:0] = [*notes, *missed]
     print_summary(results, settings)
+    for note in missed:
+        print(f"note: {note}")
     report.write(arguments.report, results, again(arguments, settings.seed))
     print(f"report: {arguments.report}")
     if any(result.is_violated for result in results):

@@ -63,7 +63,7 @@ def _part(result):
     title = "Three processes on " + ", ".join(NAMES[name] for name in result.engines) if result.engines else \
         "One process on SQLite"
     title += ", upgraded from the previous release" if result.upgrades else ""
-    roles = ", ".join(f"{role} {count:,}" for role, count in result.acknowledged.items())
+    roles = ", ".join(f"{role} {count:,}" for role, count in result.roles.items())
     return (f"<section><h2>{title}</h2><p>{result.operations:,} operations acknowledged: {html.escape(roles)}.</p>"
             f"{_chart(result)}{_failures(result)}<h3>Invariants</h3>{_invariants(result)}{_recoveries(result)}"
             f"<h3>Faults</h3>{_faults(result)}{_notes(result)}</section>")

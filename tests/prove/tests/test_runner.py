@@ -291,6 +291,26 @@ def test_the_report_shows_what_happened_and_escapes_it():
     assert "<script" not in page and "http" not in page
 
 
+def result_with(acked, **covered):
+    return Result("sqlite", 7, seconds=[{"t": 1, "phase": "quiet", "acked": acked, "errors": {}}],
+                  invariants=[Invariant(f"{role}: all is well", count) for role, count in covered.items()])
+
+
+def test_roles_that_only_react_have_what_the_checks_found():
+    result = result_with({"gateway": 500, "entitlements": 300, "pots": 9}, gateway=500, sender=400, notifications=120)
+    assert result.roles == {"gateway": 500, "sender": 400, "entitlements": 300, "notifications": 120, "pots": 9}
+    assert result.operations == 809
+    assert "sender" not in result_with({"counts": 5}).roles
+
+
+def test_a_default_run_notes_what_it_has_too_little_of():
+    enough = result_with({"counts": 1_400_000, "gateway": 60_000, "entitlements": 60_000}, sender=50_000, notifications=50_000)
+    assert not list(prove.shortfalls([enough]))
+    few = result_with({"counts": 1_000_000, "entitlements": 60_000}, notifications=49_999)
+    total, role = prove.shortfalls([few])
+    assert "1,060,000" in total and "49,999 operations of notifications" in role
+
+
 # ---- the progress ----------------------------------------------------------------------------------------------------
 
 
