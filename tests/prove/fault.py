@@ -7,6 +7,7 @@ says so in its detail instead of failing.
 """
 
 import contextlib
+import select
 import socket
 import time
 
@@ -94,6 +95,9 @@ GREETINGS = {
 }
 
 
+PROBE_EVERY_S = 0.015
+
+
 def round_trip_s(name, port, timeout=2.0):
     """How long a server takes to greet a new client; None: it does not, within the timeout."""
     began = time.monotonic()
@@ -103,6 +107,36 @@ def round_trip_s(name, port, timeout=2.0):
         if wire.recv(64):
             return time.monotonic() - began
     return None
+
+
+def is_reset(name, port, timeout=2.0):
+    """Whether a new connection, on which something was sent, is reset."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=timeout) as wire:
+            wire.sendall(GREETINGS[name] or b"PING\r\n")
+            while wire.recv(4096):
+                pass
+    except ConnectionResetError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
+def order_of_answers(name, port, count, timeout=2.0):
+    """Greets a server on several connections, a moment after each other. Returns their numbers in the order of the answers."""
+    order, began = [], time.monotonic()
+    with contextlib.ExitStack() as closing, contextlib.suppress(OSError):
+        wires = [closing.enter_context(socket.create_connection(("127.0.0.1", port), timeout=timeout)) for _ in range(count)]
+        unsent, waiting = list(wires), []
+        while unsent or (waiting and time.monotonic() < began + timeout):
+            if unsent:
+                unsent[0].sendall(GREETINGS[name])
+                waiting.append(unsent.pop(0))
+            for wire in select.select(waiting, [], [], PROBE_EVERY_S)[0]:
+                waiting.remove(wire)
+                order += [wires.index(wire)] if wire.recv(64) else []
+    return order
 
 
 def until(condition, seconds, interval=0.05):

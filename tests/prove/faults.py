@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 from cluster import LEASE_S
 from engine_faults import ENGINE_KINDS
 from harness.http import ConnectionLost
-from fault import Fault, FaultFailed, NodeFault, Violation, round_trip_s, until
+from fault import Fault, FaultFailed, NodeFault, Violation, is_reset, order_of_answers, round_trip_s, until
 from engines.server import exchange
 
 STARTS_S = 60.0
@@ -250,6 +250,19 @@ class PathCut(PathFault):
         self.path.cut()
 
 
+class PathReset(PathFault):
+    """Connections are reset, before a request has arrived or before its answer has."""
+
+    name = "path-reset"
+    hold_s = (0.5, 4.0)
+
+    def inject(self):
+        stream = "upstream" if self.dice < 0.5 else "downstream"
+        self.path.reset(stream, int(self.between(0, 200)))
+        self.expect(until(lambda: is_reset(self._end, self.path.port) or not self._end_answers(), 10), "no connection was reset")
+        return f"of the {'request' if stream == 'upstream' else 'answer'}"
+
+
 class PathSlow(PathFault):
     """Every packet takes its time, in both directions. A server that greets first sends one packet before the answer,
     which takes the latency less its jitter at least."""
@@ -264,6 +277,24 @@ class PathSlow(PathFault):
         took_s = self.round_trip_s(5.0)
         self.expect(took_s is None or took_s >= (latency_ms - jitter_ms) / 1000, f"a greeting took only {took_s} s")
         return f"{latency_ms} ms each way"
+
+
+class PathReorder(PathFault):
+    """Every packet takes another time, so requests and answers of different connections overtake each other."""
+
+    name = "path-reorder"
+    hold_s = (2.0, 6.0)
+    probes = 8
+
+    def inject(self):
+        most_ms = int(self.between(100, 400))
+        self.path.delay(most_ms // 2, most_ms // 2)
+        self.expect(until(self._is_overtaken, 10), "every answer came in the order of the requests")
+        return f"0 to {most_ms} ms each way"
+
+    def _is_overtaken(self):
+        order = order_of_answers(self._end, self.path.port, self.probes)
+        return order != sorted(order) or not self._end_answers()
 
 
 class PathHalfOpen(PathFault):
@@ -374,4 +405,4 @@ class DiskFull(DiskFault):
 
 KINDS = {kind.name: kind for kind in (
     QuipuKilled, QuipuStopped, QuipuRestarted, QuipuReloaded, QuipuWithoutDescriptors, ClockForward, ClockBack,
-    QuipuUpgraded, PathCut, PathSlow, PathHalfOpen, PathTrickle, DiskSlow, DiskFull, *ENGINE_KINDS)}
+    QuipuUpgraded, PathCut, PathReset, PathSlow, PathReorder, PathHalfOpen, PathTrickle, DiskSlow, DiskFull, *ENGINE_KINDS)}

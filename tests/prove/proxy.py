@@ -1,4 +1,4 @@
-"""Network paths that can be cut, slowed down and silenced: toxiproxy between Quipu and its engines, and its clients.
+"""Network paths that can be cut, reset, slowed down and silenced: toxiproxy between Quipu and its engines, and its clients.
 
 Each process of Quipu has a path of its own to each engine, so one process can lose an engine that the others still see.
 toxiproxy is built from Go's registry once and kept in build-prove/ at the top of the repository. Without it the run goes
@@ -75,6 +75,11 @@ class Path:
     def silence(self, stream):
         """Half-open: connections stay, and nothing comes out at the other end of `stream` any more."""
         self._add("timeout", stream, {"timeout": 0})
+
+    def reset(self, stream, after_ms):
+        """New connections are reset (RST) that long after they were opened, with the next that is sent in `stream`, of which
+        nothing arrives. Those that are open already are closed then."""
+        self._add("reset_peer", stream, {"timeout": after_ms})
 
     def trickle(self, kilobytes_per_s):
         self._add("bandwidth", "downstream", {"rate": kilobytes_per_s})
