@@ -322,7 +322,8 @@ bool text_is_server(struct slice text)
 	return colon > text.data && text_to_int(digits, &port) && port > 0 && port < 65536;
 }
 
-static int base64url_digit(char c)
+/* `last` has the digits of 62 and 63, which differ between the two alphabets. */
+static int base64_digit(char c, const char last[2])
 {
 	if (c >= 'A' && c <= 'Z')
 		return c - 'A';
@@ -330,19 +331,20 @@ static int base64url_digit(char c)
 		return c - 'a' + 26;
 	if (c >= '0' && c <= '9')
 		return c - '0' + 52;
-	if (c == '-')
+	if (c == last[0])
 		return 62;
-	return c == '_' ? 63 : -1;
+	return c == last[1] ? 63 : -1;
 }
 
-bool text_from_base64url(struct arena *arena, struct slice text, struct slice *bytes)
+static bool decode_base64(
+	struct arena *arena, struct slice text, const char last[2], struct slice *bytes)
 {
 	char *out = arena_alloc(arena, text.len * 3 / 4 + 1);
 	unsigned bits = 0, held = 0; /* the lowest `held` bits of `bits` are not written yet */
 	size_t len = 0;
 
 	for (size_t i = 0; i < text.len; i++) {
-		int digit = base64url_digit(text.data[i]);
+		int digit = base64_digit(text.data[i], last);
 
 		if (digit < 0)
 			return false;
@@ -357,6 +359,18 @@ bool text_from_base64url(struct arena *arena, struct slice text, struct slice *b
 		return false;
 	*bytes = slice_make(out, len);
 	return true;
+}
+
+bool text_from_base64url(struct arena *arena, struct slice text, struct slice *bytes)
+{
+	return decode_base64(arena, text, "-_", bytes);
+}
+
+bool text_from_base64(struct arena *arena, struct slice text, struct slice *bytes)
+{
+	while (text.len > 0 && text.data[text.len - 1] == '=')
+		text.len--;
+	return decode_base64(arena, text, "+/", bytes);
 }
 
 void text_escape_log(struct buffer *buffer, struct slice text)

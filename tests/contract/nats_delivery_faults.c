@@ -1,6 +1,6 @@
 /*
- * What is given, given again and given up, and a NATS server that goes while somebody consumes.
- * What publishing sees is in nats_faults.c.
+ * What is given and given again, and a NATS server that goes while somebody consumes. What the
+ * server gives up is in nats_given_up_faults.c; what publishing sees is in nats_faults.c.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 
 #include "base/arena.h"
+#include "nats_faults.h"
 #include "nats_fixture.h"
 #include "waiting.h"
 
@@ -163,103 +164,6 @@ static void poison_is_not_given_again(void **state)
 	WAIT_UNTIL(kept_for_g(&admin) == 0);
 	nats_admin_close(&admin);
 	bus_fixture_close_consumer(fixture, consumer);
-}
-
-/* ---- giving up --------------------------------------------------------------------------- */
-
-#define ACK_WAIT_MS 300
-
-static struct consumer *open_impatient(struct bus_fixture *fixture)
-{
-	nats_fixture_reopen(fixture, "max-deliver=3&ack-wait=300ms");
-	return bus_fixture_consumer(fixture, "g");
-}
-
-/* The message at 0, fetched as often as it is given, and never acknowledged in time. What arrives
- * while this process is kept waiting for that long is dropped, so there may be fewer than three. */
-static void let_it_be_given_up(struct consumer *consumer)
-{
-	struct bus_delivery delivery = {0};
-
-	for (int i = 1; !delivery.is_exhausted; i++) {
-		assert_true(i <= 3);
-		bus_fixture_fetch_one(consumer, &delivery);
-		nap_ms(ACK_WAIT_MS + 50);
-	}
-}
-
-static void publish_with_everything(struct bus_fixture *fixture)
-{
-	struct bus_message *message = bus_fixture_make(fixture, 1);
-
-	message->subject = slice_of(GRANTED);
-	message->key = slice_of("u-1:sku");
-	message->value = slice_make("pay\0load", 8);
-	message->headers[0] = (struct bus_header){slice_of("trace_id"), slice_of("abc")};
-	message->headers[1] = (struct bus_header){slice_of("empty"), slice_of("")};
-	message->header_count = 2;
-	assert_int_equal(bus_fixture_publish(fixture, message, 1, HANG_MS), STATUS_OK);
-	assert_int_equal(message->fate, BUS_CONFIRMED);
-}
-
-static void assert_everything(const struct bus_delivery *delivery)
-{
-	assert_true(delivery->is_exhausted);
-	assert_text(delivery->id, "0");
-	assert_text(delivery->subject, GRANTED);
-	assert_text(delivery->key, "u-1:sku");
-	assert_text(delivery->position, "ENTITLEMENTS/1");
-	assert_int_equal(delivery->value.len, 8);
-	assert_memory_equal(delivery->value.data, "pay\0load", 8);
-	assert_int_equal(delivery->header_count, 2);
-}
-
-/* The server reports it, and it is read from the stream. */
-static void what_was_given_up_comes_once_more(void **state)
-{
-	struct bus_fixture *fixture = *state;
-	struct consumer *consumer = open_impatient(fixture);
-	struct bus_delivery deliveries[2];
-	int64_t began_ms;
-
-	publish_with_everything(fixture);
-	let_it_be_given_up(consumer);
-	assert_int_equal(bus_fixture_fetch(consumer, deliveries, 2, HANG_MS), 1);
-	assert_everything(&deliveries[0]);
-	assert_int_equal(bus_fixture_fetch(consumer, deliveries, 2, HANG_MS), 1); /* held */
-	began_ms = steady_ms();
-	consumer->ops->again(consumer);
-	assert_int_equal(bus_fixture_fetch(consumer, deliveries, 2, HANG_MS), 1);
-	assert_true(steady_ms() - began_ms > 900);
-	assert_everything(&deliveries[0]);
-	bus_fixture_ack(consumer, 1);
-	bus_fixture_fetch_nothing(consumer, 2 * ACK_WAIT_MS);
-	bus_fixture_close_consumer(fixture, consumer);
-}
-
-static void one_member_gets_what_was_given_up(void **state)
-{
-	struct bus_fixture *fixture = *state;
-	struct consumer *first = open_impatient(fixture);
-	struct consumer *second = bus_fixture_consumer(fixture, "g");
-	int64_t deadline_ns = hang_deadline_ns();
-	struct bus_delivery delivery;
-	size_t came = 0;
-
-	bus_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
-	let_it_be_given_up(first);
-	for (int i = 0; came == 0; i++) {
-		struct consumer *consumer = i % 2 ? second : first;
-
-		assert_true(clock_steady_ns(&clock_system) < deadline_ns);
-		came = bus_fixture_fetch(consumer, &delivery, 1, 100);
-		assert_true(came == 0 || delivery.is_exhausted);
-		bus_fixture_ack(consumer, came);
-	}
-	bus_fixture_fetch_nothing(first, 2 * ACK_WAIT_MS);
-	bus_fixture_fetch_nothing(second, 2 * ACK_WAIT_MS);
-	bus_fixture_close_consumer(fixture, first);
-	bus_fixture_close_consumer(fixture, second);
 }
 
 /* ---- a server that goes ------------------------------------------------------------------ */
@@ -567,8 +471,6 @@ int main(void)
 		NATS_TEST(what_comes_again_while_it_is_held_is_returned_once),
 		NATS_TEST(what_is_given_back_waits_longer_each_time_and_the_last_is_marked),
 		NATS_TEST(poison_is_not_given_again),
-		NATS_TEST(what_was_given_up_comes_once_more),
-		NATS_TEST(one_member_gets_what_was_given_up),
 		NATS_TEST(an_ack_without_a_server_fails),
 		NATS_TEST(an_ack_to_a_server_that_hangs_fails),
 		NATS_TEST(a_consumer_may_be_closed_while_its_server_hangs),
@@ -584,5 +486,6 @@ int main(void)
 		fprintf(stderr, "skipped: NATS is not installed (no nats-server)\n");
 		return SKIPPED;
 	}
-	return cmocka_run_group_tests_name("nats delivery faults", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("nats delivery faults", tests, NULL, NULL) +
+	       nats_given_up_tests();
 }

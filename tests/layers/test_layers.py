@@ -124,3 +124,11 @@ def test_a_client_library_is_seen_in_its_own_place_only(header):
 def test_a_header_that_exposes_a_client_library_is_shared_only_by_adapters_that_use_it(header):
     seen = {place(path) for path, name in OWN if name == header}
     assert seen == MAY_SHARE[header]
+
+
+def test_the_nats_adapter_never_uses_the_reply_subscription_of_cnats():
+    """Closing a connection releases it while cnats may still read for it: src/adapters/bus/nats/nats_link.c."""
+    call = re.compile(r"\b(js_[A-Z]\w*|natsConnection_(?:JetStream|Request\w*))\((?!\))")  # a comment has ()
+    for path in files():
+        if place(path) == "adapters/bus/nats":
+            assert call.findall(path.read_text(encoding="utf-8")) == [], path.relative_to(SRC)

@@ -133,8 +133,8 @@ static bool request_more(struct nats_consumer *consumer, size_t max)
 {
 	if (!attach(consumer) || !ensure(consumer))
 		return false;
-	nats_hand_read_given_up(
-		&consumer->hand, &consumer->durable, consumer->link, consumer->reports, max);
+	nats_hand_read_given_up(&consumer->hand, &consumer->durable, &consumer->mailbox,
+		&consumer->pipe.woken, consumer->reports, max);
 	if (consumer->hand.count < max)
 		nats_pipe_request(&consumer->pipe, consumer->durable.stream, consumer->durable.name,
 			max - consumer->hand.count);

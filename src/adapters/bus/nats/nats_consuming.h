@@ -135,10 +135,20 @@ uint64_t nats_durable_given_up(natsSubscription *reports);
 
 enum nats_found { NATS_FOUND, NATS_GONE, NATS_NOT_NOW };
 
-/* Reads a message from the stream. Blocks for one round trip. The caller destroys the message.
- * Returns GONE if the stream no longer has it, and NOT_NOW if reading is not possible now. */
+/*
+ * Reads a message from the stream. Blocks for one round trip; see nats_mailbox_request() for
+ * `hurry`. Sets `*time_us` to when the message was published. The caller destroys the message.
+ * Returns GONE if the stream no longer has it, and NOT_NOW if reading is not possible now.
+ */
 QP_MUST_CHECK enum nats_found nats_durable_read(const struct nats_durable *durable,
-	struct nats_link *link, uint64_t sequence, natsMsg **message);
+	struct nats_mailbox *mailbox, const _Atomic bool *hurry, uint64_t sequence,
+	natsMsg **message, int64_t *time_us);
+
+/*
+ * Decodes the member "message" of the server's reply to $JS.API.STREAM.MSG.GET. `stored` may be
+ * NULL. Returns false if it is not readable. The caller destroys the message.
+ */
+QP_MUST_CHECK bool nats_stored_read(const json_t *stored, natsMsg **message, int64_t *time_us);
 
 /* ---- hands ------------------------------------------------------------------------------- */
 
@@ -187,10 +197,12 @@ void nats_hand_take(struct nats_hand *hand, const struct nats_durable *durable,
 
 /*
  * Reads from the stream the messages that the server has given up, and adds them to the hand, until
- * the hand has `max` messages. Blocks for one round trip per message.
+ * the hand has `max` messages. Blocks for one round trip per message; see nats_mailbox_request()
+ * for `hurry`.
  */
 void nats_hand_read_given_up(struct nats_hand *hand, const struct nats_durable *durable,
-	struct nats_link *link, natsSubscription *reports, size_t max);
+	struct nats_mailbox *mailbox, const _Atomic bool *hurry, natsSubscription *reports,
+	size_t max);
 
 /* Schedules a message that the server has given up: it will be read from the stream at monotonic
  * time `due_ns`. */

@@ -13,8 +13,6 @@
 #define REPORTS_MAX 4096
 #define REPORTS_BYTES_MAX (4 * 1024 * 1024)
 
-#define READ_TIMEOUT_MS 2000
-
 #define SUBJECT_SIZE (2 * NATS_NAME_SIZE + 80)
 
 static void call_api(struct nats_mailbox *mailbox, const char *verb,
@@ -225,23 +223,21 @@ uint64_t nats_durable_given_up(natsSubscription *reports)
 	return sequence;
 }
 
-/* Uses js_GetMsg(), which decodes the message from JSON. Apart from natsConnection_JetStream(),
- * which js_GetMsg() needs, the adapter uses no other JetStream function of cnats. */
-enum nats_found nats_durable_read(const struct nats_durable *durable, struct nats_link *link,
-	uint64_t sequence, natsMsg **message)
+enum nats_found nats_durable_read(const struct nats_durable *durable, struct nats_mailbox *mailbox,
+	const _Atomic bool *hurry, uint64_t sequence, natsMsg **message, int64_t *time_us)
 {
-	jsOptions options;
-	jsCtx *context = NULL;
-	jsErrCode code = 0;
-	natsStatus status = jsOptions_Init(&options);
+	char subject[SUBJECT_SIZE], request[48];
+	enum nats_found found = NATS_NOT_NOW;
+	struct nats_answer answer;
 
-	options.Wait = READ_TIMEOUT_MS;
-	if (status == NATS_OK)
-		status = natsConnection_JetStream(&context, link->connection, &options);
-	if (status == NATS_OK)
-		status = js_GetMsg(message, context, durable->stream, sequence, NULL, &code);
-	jsCtx_Destroy(context);
-	if (status == NATS_OK)
-		return NATS_FOUND;
-	return code == JSNoMessageFoundErr || status == NATS_NOT_FOUND ? NATS_GONE : NATS_NOT_NOW;
+	snprintf(subject, sizeof(subject), "$JS.API.STREAM.MSG.GET.%s", durable->stream);
+	snprintf(request, sizeof(request), "{\"seq\":%llu}", (unsigned long long)sequence);
+	nats_api_call(mailbox, subject, slice_of(request), hurry, &answer);
+	if (answer.error == JSNoMessageFoundErr)
+		found = NATS_GONE;
+	else if (answer.error == 0 &&
+		 nats_stored_read(json_object_get(answer.body, "message"), message, time_us))
+		found = NATS_FOUND;
+	nats_answer_release(&answer);
+	return found;
 }

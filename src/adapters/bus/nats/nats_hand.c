@@ -125,23 +125,22 @@ void nats_hand_read_later(
 /* Reads a message from the stream; skips it if the stream no longer has it. Returns false if
  * reading is not possible now. */
 static bool read_one(struct nats_hand *hand, const struct nats_durable *durable,
-	struct nats_link *link, const struct nats_late *late)
+	struct nats_mailbox *mailbox, const _Atomic bool *hurry, const struct nats_late *late)
 {
 	struct nats_held one = {
 		.sequence = late->sequence, .deliveries = late->deliveries + 1, .given_up = true};
-	enum nats_found found = nats_durable_read(durable, link, late->sequence, &one.message);
+	enum nats_found found = nats_durable_read(
+		durable, mailbox, hurry, late->sequence, &one.message, &one.time_us);
 
-	if (found == NATS_FOUND) {
-		one.time_us = natsMsg_GetTime(one.message) / NS_PER_US;
+	if (found == NATS_FOUND)
 		hold(hand, &one);
-	}
 	return found != NATS_NOT_NOW;
 }
 
 /* Adds messages to `hand` until it has `max`: those that the server has stopped delivering and that
  * are due for another try. Reads them from the stream. */
 static void read_due(struct nats_hand *hand, const struct nats_durable *durable,
-	struct nats_link *link, size_t max)
+	struct nats_mailbox *mailbox, const _Atomic bool *hurry, size_t max)
 {
 	int64_t now_ns = clock_steady_ns(&clock_system);
 	size_t kept = 0;
@@ -150,7 +149,7 @@ static void read_due(struct nats_hand *hand, const struct nats_durable *durable,
 		struct nats_late late = hand->late[i];
 		bool due = late.due_ns <= now_ns && hand->count < max;
 
-		if (due && read_one(hand, durable, link, &late))
+		if (due && read_one(hand, durable, mailbox, hurry, &late))
 			continue;
 		if (due)
 			late.due_ns = now_ns + READ_RETRY_NS;
@@ -160,7 +159,8 @@ static void read_due(struct nats_hand *hand, const struct nats_durable *durable,
 }
 
 void nats_hand_read_given_up(struct nats_hand *hand, const struct nats_durable *durable,
-	struct nats_link *link, natsSubscription *reports, size_t max)
+	struct nats_mailbox *mailbox, const _Atomic bool *hurry, natsSubscription *reports,
+	size_t max)
 {
 	uint64_t sequence = 1;
 
@@ -170,5 +170,5 @@ void nats_hand_read_given_up(struct nats_hand *hand, const struct nats_durable *
 			nats_hand_read_later(hand, sequence, 0, 0);
 	}
 	if (hand->late_count > 0)
-		read_due(hand, durable, link, max);
+		read_due(hand, durable, mailbox, hurry, max);
 }

@@ -37,19 +37,6 @@ struct webhook_secrets {
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
-/* Decodes base64, with or without padding. Returns false if the text is not base64. */
-static bool decode(struct arena *arena, struct slice text, struct slice *bytes)
-{
-	char *url = arena_alloc(arena, text.len + 1);
-	size_t len = text.len;
-
-	while (len > 0 && text.data[len - 1] == '=')
-		len--;
-	for (size_t i = 0; i < len; i++)
-		url[i] = text.data[i] == '+' ? '-' : text.data[i] == '/' ? '_' : text.data[i];
-	return text_from_base64url(arena, slice_make(url, len), bytes);
-}
-
 /* Reads one line into `pair`. Returns NULL on success, otherwise a text that says what is wrong. */
 static const char *read_line(struct arena *arena, struct slice line, struct secret_pair *pair)
 {
@@ -62,7 +49,8 @@ static const char *read_line(struct arena *arena, struct slice line, struct secr
 	if (line.len < strlen(PREFIX) || memcmp(line.data, PREFIX, strlen(PREFIX)) != 0)
 		return "a secret must begin with " PREFIX;
 	line = slice_make(line.data + strlen(PREFIX), line.len - strlen(PREFIX));
-	if (!decode(arena, line, &bytes) || bytes.len < SECRET_LEAST || bytes.len > SECRET_MOST)
+	if (!text_from_base64(arena, line, &bytes) || bytes.len < SECRET_LEAST ||
+		bytes.len > SECRET_MOST)
 		return "a secret must be " PREFIX " followed by 24 to 64 bytes in base64";
 	memcpy(pair->all[pair->count].bytes, bytes.data, bytes.len);
 	pair->all[pair->count++].len = bytes.len;
