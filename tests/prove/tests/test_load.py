@@ -9,6 +9,8 @@ import threading
 
 import pytest
 
+from engines.waiting import HANG_S, wait_until
+
 PROVE = pathlib.Path(__file__).resolve().parents[1]
 NEW = {"batch", "atomic", "take", "readupto"}  # what version 0.1.0 did not have
 
@@ -50,20 +52,33 @@ def program_fixture(tmp_path_factory):
     return folder / "prove-load"
 
 
-def lines_of(program, port, folder, *options):
+def attempts_in(folder):
     """The words of every first attempt: time, mark, number, target, key, kind, arguments."""
+    lines = [line for path in folder.glob("*.log") for line in path.read_text(encoding="ascii").splitlines(keepends=True)]
+    return [line.split() for line in lines if line.endswith("\n") and line.split()[1] == ">"]
+
+
+def load_until(is_enough, program, port, folder, *options):
+    """Plays until `is_enough` says so of the attempts in the log, and returns them all."""
     folder.mkdir()
-    subprocess.run([program, "--targets", f"127.0.0.1:{port}", "--roles", "counts,gateway,entitlements,pots,dialogs",
-                    "--seed", "7", "--seconds", "1", "--rate", "800", "--connections", "8", "--log", folder, *options],
-                   check=True, timeout=60, stdout=subprocess.DEVNULL)
-    words = [line.split() for path in folder.glob("*.log") for line in path.read_text(encoding="ascii").splitlines()]
-    return [line for line in words if line[1] == ">"]
+    with subprocess.Popen(
+            [program, "--targets", f"127.0.0.1:{port}", "--roles", "counts,gateway,entitlements,pots,dialogs",
+             "--seed", "7", "--seconds", "3600", "--rate", "800", "--connections", "8", "--log", folder, *options],
+            stdout=subprocess.DEVNULL) as process:
+        wait_until(lambda: is_enough(attempts_in(folder)) or process.poll() is not None, "enough was asked for")
+        process.terminate()
+        assert process.wait(HANG_S) == 0
+    return attempts_in(folder)
+
+
+def kinds_of(attempts):
+    return {line[5] for line in attempts}
 
 
 def test_the_load_of_an_upgrade_asks_for_nothing_that_is_new(program, port, tmp_path):
-    everything = lines_of(program, port, tmp_path / "all")
-    assert {line[5] for line in everything} > NEW
-    old = lines_of(program, port, tmp_path / "old", "--previous")
-    kinds = {line[5] for line in old}
-    assert kinds == {line[5] for line in everything} - NEW
+    everything = load_until(lambda attempts: kinds_of(attempts) > NEW, program, port, tmp_path / "all")
+    known = kinds_of(everything) - NEW
+    old = load_until(lambda attempts: len(attempts) > 2 * len(everything) and known <= kinds_of(attempts),
+                     program, port, tmp_path / "old", "--previous")
+    assert not kinds_of(old) & NEW
     assert all(line[8:10] == ["-", "-"] for line in old if line[5] == "create" and len(line) == 10), "no bounds"
