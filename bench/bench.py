@@ -31,6 +31,7 @@ import console_cases
 import delivery_cases
 import entitlement_cases
 import gateway_cases
+import gateway_latency_cases
 import growth_cases
 import http2_cases
 import limit_cases
@@ -43,8 +44,8 @@ from servers import Failed, Missing, SlowDisk, find_postgres_program, find_progr
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.join(os.path.dirname(HERE), "build")
 CASES = {
-    **cases.CASES, **gateway_cases.CASES, **entitlement_cases.CASES, **pot_cases.CASES, **unread_cases.CASES,
-    **http2_cases.CASES, **bulk_cases.CASES, **growth_cases.CASES, **delivery_cases.CASES, **limit_cases.CASES,
+    **cases.CASES, **gateway_cases.CASES, **gateway_latency_cases.CASES, **entitlement_cases.CASES,
+    **pot_cases.CASES, **unread_cases.CASES, **http2_cases.CASES, **bulk_cases.CASES, **growth_cases.CASES, **delivery_cases.CASES, **limit_cases.CASES,
     **console_cases.CASES, **citus_cases.CASES,
 }
 

@@ -1,6 +1,6 @@
 /*
- * openloop: offers increases to a count service, grants of entitlements, or messages to dialogs, on
- * a schedule and records what became of each.
+ * openloop: offers increases to a count service, grants of entitlements, messages to dialogs, or
+ * texts to the gateway, on a schedule and records what became of each.
  *
  * A closed-loop tool such as wrk waits for an answer before it sends the next request, so a server
  * that stalls is asked less and its stall hardly shows (coordinated omission). Here every request
@@ -562,6 +562,27 @@ static int format_message(char *text, size_t room, const struct options *o, uint
 		ntohs(o->address.sin_port), length, body);
 }
 
+/* A text of an item, which is a user of the gateway. Returns its length. */
+static int format_send(char *text, size_t room, const struct options *o, uint32_t item)
+{
+	char body[PREFIX_MAX + 64];
+	int length = snprintf(body, sizeof(body), "{\"userId\":\"%s%u\",\"message\":\"Hello!\"}",
+		o->prefix, item);
+
+	return snprintf(text, room,
+		"POST /api/send HTTP/1.1\r\nHost: 127.0.0.1:%u\r\n"
+		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		ntohs(o->address.sin_port), length, body);
+}
+
+/* The request for an item. Returns its length. */
+static int format_request(char *text, size_t room, const struct options *o, uint32_t item)
+{
+	if (o->messages)
+		return format_message(text, room, o, item);
+	return o->sends ? format_send(text, room, o, item) : format_increase(text, room, o, item);
+}
+
 static void run_prepare(struct run *r)
 {
 	const struct options *o = &r->options;
@@ -575,8 +596,7 @@ static void run_prepare(struct run *r)
 	r->books = allocate(r->item_count, sizeof(*r->books));
 	for (uint32_t i = 0; i < r->item_count; i++) {
 		char *text = r->requests_text + used;
-		int length = o->messages ? format_message(text, room, o, i + 1)
-					 : format_increase(text, room, o, i + 1);
+		int length = format_request(text, room, o, i + 1);
 
 		assert(length > 0 && (size_t)length < room);
 		r->requests[i] = (struct request){(uint32_t)used, (uint32_t)length};

@@ -46,6 +46,7 @@ struct options {
 	bool no_body;
 	bool grants;
 	bool messages;
+	bool sends;
 };
 
 static const struct options OPTIONS_DEFAULT = {
@@ -77,6 +78,7 @@ static const char USAGE[] =
 	"  --no-body         send no {\"amount\":1}\n"
 	"  --grants          not increases but grants, to users TEXT000000000 and on\n"
 	"  --messages        send messages to the items as users, instead of increases\n"
+	"  --sends           texts by the items as users of the gateway, instead of increases\n"
 	"  --seed N          of arrivals and items (default 1)\n"
 	"  --acks FILE       write `item acked unknown` lines\n";
 
@@ -153,6 +155,7 @@ static const struct option_rule {
 	{"no-body", OPTION_FLAG, offsetof(struct options, no_body), 0, 0},
 	{"grants", OPTION_FLAG, offsetof(struct options, grants), 0, 0},
 	{"messages", OPTION_FLAG, offsetof(struct options, messages), 0, 0},
+	{"sends", OPTION_FLAG, offsetof(struct options, sends), 0, 0},
 	{"seed", OPTION_NUMBER, offsetof(struct options, seed), 0, 1e15},
 	{"acks", OPTION_TEXT, offsetof(struct options, acks_path), 0, 0},
 };
