@@ -5,10 +5,11 @@ import dataclasses
 import time
 
 import check
-from check import topics
+from check import deliveries, topics
 from check.cluster import Cluster as Place
+from check.log import NEVER
 from check.result import Finding, Invariant
-from cluster import PostgresCluster, SqliteCluster
+from cluster import LEASE_S, PostgresCluster, SqliteCluster
 from conductor import Conductor
 from load import Load, LoadFailed
 from recovery import BACKLOG_MAX_S, EMPTY_MAX_S, SUCCESS_MAX_S, Backlog, Measurement
@@ -144,7 +145,7 @@ class Part:
         self.load.finish()
         self.result.seconds = self.load.seconds
         self._say("checking every answer")
-        self.result.invariants = [*check.run(folder, place), *self._own_invariants(left)]
+        self.result.invariants = [*check.run(folder, place), *self._check_deliveries(cluster), *self._own_invariants(left)]
         self._collect()
 
     def _say(self, doing):
@@ -169,6 +170,12 @@ class Part:
         if self.result.backlog.empty_s is not None:
             self._say("measuring recovery")
             self.result.recoveries = measurement.run()
+
+    def _check_deliveries(self, cluster):
+        if "entitlements" not in cluster.services:
+            return []
+        broken = [(fault.injected_us, fault.healed_us or NEVER) for fault in self.conductor.happened]
+        return [deliveries.check([node.log for node in cluster.nodes], broken, int(LEASE_S * 1e6))]
 
     def _own_invariants(self, left):
         """What the runner itself has seen."""
