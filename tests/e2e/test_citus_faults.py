@@ -11,12 +11,11 @@ import pytest
 
 from engines.citus import Citus
 from harness.available import available
-from harness.citus import distribute
+from harness.citus import PREPARED, distribute, prepared_on_workers
 from harness.load import Load
 from harness.stores import PostgresStore
 from harness.waiting import wait_until
 
-PREPARED = "SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()"
 SHARDS_ON = "SELECT shardid FROM citus_shards WHERE table_name = 'count_values'::regclass AND nodeport = %s ORDER BY 1"
 
 
@@ -64,10 +63,6 @@ def loaded(server, counts, database):
         load.wait_acknowledged(100)
     wait_until(lambda: prepared_on_workers(database) == 0, "every transaction has ended on every node")
     load.assert_settled(counts)
-
-
-def prepared_on_workers(database):
-    return sum(rows[0][0] for rows in database.on_workers(PREPARED))
 
 
 def seconds_until_acknowledged(load):

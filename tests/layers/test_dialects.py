@@ -4,6 +4,7 @@ import pathlib
 import re
 
 ADAPTER = pathlib.Path(__file__).resolve().parents[2] / "src" / "adapters" / "store" / "postgres"
+ON_CITUS_ONLY = {"quipu_two_phases"}  # pg_dialect.two_phases
 NAME = re.compile(r'\{\s*"(quipu_\w+)"')
 
 
@@ -17,4 +18,4 @@ def test_every_statement_for_citus_replaces_one_that_exists_and_none_is_there_tw
     assert len(replacing) > 30
     assert sorted(set(replacing)) == sorted(replacing)
     replaced = names_in(file for file in ADAPTER.glob("*.c") if file not in of_citus)
-    assert set(replacing) - set(replaced) == set()
+    assert set(replacing) - set(replaced) == ON_CITUS_ONLY

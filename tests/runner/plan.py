@@ -76,7 +76,7 @@ CITUS_E2E = ["acceptance", "concurrency", "counters_events", "counters_flow", "c
              "gateway_crash", "gateway_idempotency", "gateway_limits", "gateway_messages", "gateway_modes",
              "gateway_send", "gateway_take", "idempotency", "locked_rows", "notifications_intake", "pots_concurrency",
              "pots_idempotency", "pots_routes", "sender", "verify", "verify_unread", "erase_user", "citus",
-             "citus_any_node", "citus_faults"]
+             "citus_any_node", "citus_commit", "citus_faults"]
 
 # Tests of SQLite, or of an older schema, have nothing to say of a cluster.
 OF_THIS_SCHEMA = "not sqlite and not older and not version_before and not version_without"

@@ -5,6 +5,8 @@ import tempfile
 
 from engines.waiting import HANG_S
 
+PREPARED = "SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()"
+
 
 def migrate(binary, database, *arguments):
     """Runs `quipu migrate` with every role; returns the finished process."""
@@ -17,3 +19,8 @@ def distribute(binary, database):
     done = migrate(binary, database, "--distribute")
     assert done.returncode == 0, done.stdout + done.stderr
     return database
+
+
+def prepared_on_workers(database):
+    """How many transactions are prepared, and neither committed nor rolled back yet."""
+    return sum(rows[0][0] for rows in database.on_workers(PREPARED))

@@ -6,6 +6,7 @@ static const struct pg_statement record_statement = {
 	"quipu_actions_record",
 	"INSERT INTO operator_actions (at, who, action, target, detail) "
 	"VALUES (quipu_now(), $1::text, $2::text, $3::text, $4::text)",
+	.needs_two_phases = true,
 };
 
 static const struct pg_statement list_statement = {

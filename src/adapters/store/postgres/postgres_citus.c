@@ -364,9 +364,23 @@ static const struct pg_statements *const tables[] = {
 	NULL,
 };
 
+/*
+ * Citus commits a transaction in two phases if it changed several shards, but does not count the
+ * coordinator's own tables. If it changed one shard, Citus commits the shard's node first and then
+ * the coordinator; a coordinator that dies in between has lost its part. No setting and no function
+ * of Citus asks for two phases. INSERT … SELECT does if the coordinator runs the SELECT, even if
+ * the SELECT returns no row. Every database has idempotency_keys.
+ */
+static const struct pg_statement two_phases = {
+	"quipu_two_phases",
+	"INSERT INTO idempotency_keys (scope, key, fingerprint, expires_at) "
+	"SELECT '', '', '', timestamptz 'epoch' WHERE false",
+};
+
 const struct pg_dialect pg_dialect_citus = {
 	.name = "Citus",
 	.settings = "SET plan_cache_mode = force_custom_plan; "
 		    "SET citus.multi_shard_modify_mode = 'sequential'",
+	.two_phases = &two_phases,
 	.tables = tables,
 };

@@ -27,6 +27,9 @@ struct pg_dialect; /* postgres_dialect.h */
 struct pg_statement {
 	const char *name;
 	const char *sql;
+	/* writes a table that stays on the coordinator of a Citus cluster, in a transaction that
+	 * may also change tables that are spread over its nodes; see pg_dialect.two_phases */
+	bool needs_two_phases;
 };
 
 /* A message that was sent to the server and whose result has not been read yet. */
@@ -51,7 +54,7 @@ struct pg_session {
 	size_t prepared_count;
 
 	struct arena arena; /* holds the parameters of the queued statements */
-	struct pg_sent sent[PG_QUEUE_MAX * 2 + 4];
+	struct pg_sent sent[PG_QUEUE_MAX * 2 + 6];
 	size_t sent_count;
 	/* the results of the last flush; the first pg_queue() after that flush clears them */
 	PGresult *results[PG_QUEUE_MAX];
@@ -60,7 +63,8 @@ struct pg_session {
 	enum status failed; /* the failure of a pg_queue(), which pg_flush() reports */
 
 	bool in_transaction;
-	bool must_begin; /* send BEGIN with the next statement */
+	bool must_begin;     /* send BEGIN with the next statement */
+	bool has_two_phases; /* pg_dialect.two_phases was sent in this transaction */
 	bool is_single;  /* send the next statement without BEGIN; the server commits by itself */
 	bool is_refused; /* the server has reported an error since run_single() last began */
 	enum transaction_mode mode;

@@ -35,6 +35,7 @@ static const struct pg_statement note_statement = {
 	"  FROM outbound_messages o "
 	"  WHERE o.id = ANY (ARRAY[w.id::uuid])) "
 	"ON CONFLICT (id) DO NOTHING",
+	.needs_two_phases = true,
 };
 
 static const struct pg_statement unqueue_statement = {

@@ -181,7 +181,7 @@ static const struct outbox_repository_ops ops = {.put = put, .resend = resend};
 				.row = {"quipu_" table "_resolve", RESOLVE_SQL(table)},            \
 				.depth = {"quipu_" table "_dead_depth", DEPTH_SQL(table)},         \
 			},                                                                         \
-		.put = {"quipu_" table "_put", PUT_SQL(table)},                                    \
+		.put = {"quipu_" table "_put", PUT_SQL(table), .needs_two_phases = true},          \
 		.resend = {"quipu_" table "_resend", RESEND_SQL(table)},                           \
 	}
 

@@ -286,6 +286,16 @@ static enum status send_replan(struct pg_session *session)
 	return send_statement(session, &replan_statement, NULL, 0, NULL) ? STATUS_OK : STATUS_RERUN;
 }
 
+static enum status send_two_phases(struct pg_session *session)
+{
+	const struct pg_statement *statement = session->dialect->two_phases;
+
+	if (!statement || session->has_two_phases)
+		return STATUS_OK;
+	session->has_two_phases = true;
+	return send_statement(session, statement, NULL, 0, NULL) ? STATUS_OK : STATUS_RERUN;
+}
+
 void pg_queue(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_param *params, size_t param_count)
 {
@@ -300,6 +310,8 @@ void pg_queue(struct pg_session *session, const struct pg_statement *statement,
 		session->failed = send_begin(session);
 	if (session->failed == STATUS_OK)
 		session->failed = send_replan(session);
+	if (session->failed == STATUS_OK && statement->needs_two_phases)
+		session->failed = send_two_phases(session);
 	if (session->failed == STATUS_OK &&
 		!send_statement(session, statement, params, param_count, &session->results[slot]))
 		session->failed = STATUS_RERUN;
@@ -435,6 +447,7 @@ static enum status begin(struct session *base, enum transaction_mode mode)
 
 	assert(!session->in_transaction);
 	session->mode = mode;
+	session->has_two_phases = false;
 	session->must_begin = true;
 	session->in_transaction = true;
 	return STATUS_OK;
