@@ -221,6 +221,37 @@ def test_a_coordinator_that_dies_while_a_worker_ends_its_part_has_changed_nothin
     unread.wait_count(user, 0)
 
 
+def served(answer):
+    return answer if answer.status == 200 else None
+
+
+def test_a_coordinator_that_dies_after_its_commit_has_changed_everything(
+    cluster, database, server, unread, client, background
+):
+    """The workers have prepared their parts, and nobody has told them to commit. One change has an Idempotency-Key, the
+    other has none."""
+    counts = client(server)
+    item, key, user = counts.new_item(), new_key(), new_user()
+    message = unread.sent(new_user(), user)
+    unread.wait_count(user, 1)
+    with held(cluster.coordinator):
+        answers = [background(server.ask, "POST", f"/api/v1/counts/{item}/increase", None, {"Idempotency-Key": key}),
+                   background(server.ask, "POST", f"/dialogs/read/{message}", None, {"X-User-Id": user})]
+        for table, row in (("count_values", f"item_id = '{item}'"), ("messages", f"id = '{message}'")):
+            wait_until(lambda table=table, row=row: preparer(database, table, row) & held_on(cluster.coordinator, "quipu"),
+                       "the change is prepared on a worker and committed on the coordinator")
+        assert (database.value(item), is_read(database, user, message)) == (0, False)
+        forget_standby(cluster.coordinator)
+        cluster.coordinator.stop("immediate")
+        cluster.coordinator.start()
+    assert [(answer.result().status, answer.result().code) for answer in answers] == [(503, "OUTCOME_UNKNOWN")] * 2
+    wait_until(lambda: prepared_on_workers(database) == 0, "every transaction has ended on every node")
+    assert (database.value(item), is_read(database, user, message), read_events(database, user)) == (1, True, 1)
+    again = wait_until(lambda: served(counts.increase(item, key=key)), "the change is answered")
+    assert (again.json()["value"], again.header("idempotent-replayed")) == (1, "true")
+    unread.wait_count(user, 0)
+
+
 def test_while_a_worker_is_away_users_of_the_other_one_read_their_messages(cluster, database, unread):
     """Asking for two phases needs no node that the change does not need."""
     here, away = cluster.workers
