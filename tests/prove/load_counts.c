@@ -221,7 +221,7 @@ static bool counts_next(struct load *load, struct operation *o)
 
 const struct role_play counts_play = {
 	.name = "counts",
-	.share = 48,
+	.share = 50,
 	.set_up = counts_set_up,
 	.next = counts_next,
 };

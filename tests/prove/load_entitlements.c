@@ -117,7 +117,7 @@ static void entitlements_answered(
 
 const struct role_play entitlements_play = {
 	.name = "entitlements",
-	.share = 10,
+	.share = 8,
 	.next = entitlements_next,
 	.answered = entitlements_answered,
 };
