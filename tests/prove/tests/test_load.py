@@ -43,7 +43,8 @@ def program_fixture(tmp_path_factory):
 
     def compile_one(source):
         result = folder / (source.stem + ".o")
-        subprocess.run(["cc", "-std=gnu17", "-D_GNU_SOURCE", f"-I{PROVE.parents[1] / 'bench'}", "-c", source, "-o", result], check=True)
+        subprocess.run(["cc", "-std=gnu17", "-D_GNU_SOURCE", f"-I{PROVE.parents[1] / 'bench'}", "-c", source, "-o", result],
+                       check=True)
         return result
 
     with concurrent.futures.ThreadPoolExecutor() as pool:
