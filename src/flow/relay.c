@@ -11,6 +11,7 @@
  *      worker cannot undo what its successor did.
  *   3. While the bus is known to be away, no attempt is counted and no row is delayed. A row is
  *      given up only if it cannot be read, or if a bus that is up has refused it too many times.
+ *      Shortly after an outage no attempt is counted either, and no row waits longer than TRY_AWAY.
  *   4. The first worker polls, probes the bus and counts rows. The other workers only help while
  *      there is more to publish.
  */
@@ -28,7 +29,12 @@
 #include "flow/claims.h"
 #include "runtime/bell.h"
 
-#define PUBLISH_NS (5 * NS_PER_S)
+/* If the bus comes back during a publish that it does not notice, this time and the pause of
+ * TRY_AWAY pass until the next attempt: together they stay below 5 s. */
+#define PUBLISH_NS (3 * NS_PER_S)
+/* How long after an outage the bus may refuse messages because it is not complete yet: a queue that
+ * is not declared yet, a stream without a leader. Such a refusal counts as part of the outage. */
+#define RETURN_NS (5 * NS_PER_S)
 #define RETRY_NS (100 * NS_PER_MS)
 #define LOOK_NS (5 * NS_PER_S)
 #define HELPER_WAIT_NS (3600 * NS_PER_S)
@@ -66,6 +72,8 @@ struct relay_worker {
 	 * publish() times out */
 	size_t size;
 	int64_t probed_ns; /* when a row was last claimed as a probe */
+	/* when all rows that the bus did not confirm are due again; 0 if there are none */
+	int64_t due_ns;
 	struct bus_message *messages;
 	struct claim **published; /* published[i] is the claim of messages[i] */
 };
@@ -75,6 +83,8 @@ struct relay {
 	struct relay_worker *workers;
 
 	int64_t looked_ns; /* when the first worker last counted the outbox */
+	/* when a worker last saw that the bus was away; 0 if none has */
+	_Atomic int64_t away_ns;
 	struct tally pending;
 	struct tally failed_rows;
 	struct tally oldest_us;
@@ -108,6 +118,23 @@ static bool is_first(const struct relay_worker *worker)
 	return worker == worker->relay->workers;
 }
 
+/* Returns whether the bus is up, and notes when it is not. */
+static bool bus_is_up(struct relay_worker *worker)
+{
+	bool is_up = worker->config->bus->ops->is_up(worker->config->bus);
+
+	if (!is_up)
+		atomic_store(&worker->relay->away_ns, now_ns());
+	return is_up;
+}
+
+static bool bus_has_just_returned(const struct relay_worker *worker)
+{
+	int64_t away_ns = atomic_load(&worker->relay->away_ns);
+
+	return away_ns != 0 && now_ns() - away_ns < RETURN_NS;
+}
+
 /*
  * Returns how many rows to claim now. While the bus is away, one row per poll is enough to notice
  * that it is back. After a batch was returned, the worker pauses before it claims again, even if
@@ -116,11 +143,9 @@ static bool is_first(const struct relay_worker *worker)
  */
 static size_t claim_limit(struct relay_worker *worker)
 {
-	struct bus *bus = worker->config->bus;
-
 	if (bell_is_stopping(&worker->bell) || worker->was_away)
 		return 0;
-	if (bus->ops->is_up(bus))
+	if (bus_is_up(worker))
 		return worker->size;
 	if (!is_first(worker) || now_ns() - worker->probed_ns < worker->config->poll_us * NS_PER_US)
 		return 0;
@@ -166,6 +191,18 @@ static enum status exchange(struct relay_worker *worker, size_t max, size_t *cla
 	return status;
 }
 
+/* Notes when the rows are due that the bus did not confirm. The store counts their delays from a
+ * moment before this one. */
+static void note_delayed(struct relay_worker *worker)
+{
+	for (size_t i = 0; i < worker->count; i++) {
+		int64_t due_ns = now_ns() + worker->claims[i].delay_us * NS_PER_US;
+
+		if (worker->claims[i].end == CLAIM_DELAYED && worker->due_ns < due_ns)
+			worker->due_ns = due_ns;
+	}
+}
+
 /* Makes the next batch the current batch. */
 static void advance(struct relay_worker *worker, size_t count, int64_t claimed_ns)
 {
@@ -173,6 +210,7 @@ static void advance(struct relay_worker *worker, size_t count, int64_t claimed_n
 	struct arena arena = worker->arenas[0];
 
 	count_ends(worker, worker->claims, worker->count);
+	note_delayed(worker);
 	claims_log_failed(worker->config->kind, worker->claims, worker->count);
 	worker->claims = worker->next_claims;
 	worker->next_claims = claims;
@@ -250,6 +288,8 @@ static void conclude_message(struct relay_worker *worker, size_t i, bool is_up)
 		conclude(worker, claim, TRY_AWAY, "the bus did not confirm it in time");
 	else if (!is_up)
 		conclude(worker, claim, TRY_AWAY, "the bus went away");
+	else if (bus_has_just_returned(worker))
+		conclude(worker, claim, TRY_AWAY, "the bus refused it just after an outage");
 	else
 		conclude(worker, claim, TRY_FAILED, "the bus refused it");
 }
@@ -285,7 +325,7 @@ static void adapt(struct relay_worker *worker, size_t count)
  */
 static void conclude_published(struct relay_worker *worker, size_t count, enum status status)
 {
-	bool is_up = worker->config->bus->ops->is_up(worker->config->bus);
+	bool is_up = bus_is_up(worker);
 
 	if (status == STATUS_OK) {
 		for (size_t i = 0; i < count; i++)
@@ -380,13 +420,21 @@ static void look(struct relay_worker *worker)
 	atomic_store(&worker->relay->oldest_us.value, stats.oldest_us);
 }
 
+/* Waits for new rows, at most until the next poll or until the rows that the bus did not confirm
+ * are due again. */
 static void idle(struct relay_worker *worker)
 {
+	int64_t wait_ns = is_first(worker) ? worker->config->poll_us * NS_PER_US : HELPER_WAIT_NS;
+	int64_t due_in_ns = worker->due_ns - now_ns();
+
+	if (worker->due_ns != 0 && due_in_ns < wait_ns)
+		wait_ns = due_in_ns > 0 ? due_in_ns : 0;
 	atomic_store(&worker->is_idle, true);
-	bell_wait(&worker->bell,
-		is_first(worker) ? worker->config->poll_us * NS_PER_US : HELPER_WAIT_NS);
+	bell_wait(&worker->bell, wait_ns);
 	atomic_store(&worker->is_idle, false);
 	worker->was_away = false;
+	if (worker->due_ns <= now_ns())
+		worker->due_ns = 0;
 }
 
 static void *relay_main(void *argument)

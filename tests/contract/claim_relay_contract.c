@@ -15,6 +15,9 @@
 struct slow_bus {
 	struct bus base;
 	struct producer producer;
+	/* is away, comes back for a moment with each publish, and refuses what it does not take */
+	atomic_bool comes_and_goes;
+	atomic_bool is_back;
 	atomic_size_t takes;
 	atomic_size_t publishes;
 	atomic_size_t last; /* size of the last batch */
@@ -25,7 +28,7 @@ static struct slow_bus slow;
 static bool is_up(struct bus *bus)
 {
 	(void)bus;
-	return true;
+	return !slow.comes_and_goes || atomic_exchange(&slow.is_back, false);
 }
 
 static enum status publish(
@@ -35,11 +38,13 @@ static enum status publish(
 
 	(void)producer;
 	(void)until_ns;
+	slow.is_back = true;
 	for (size_t i = 0; i < count; i++) {
 		messages[i].fate = i < takes       ? BUS_CONFIRMED
 				   : i < 2 * takes ? BUS_UNKNOWN
 						   : BUS_NOT_PERSISTED;
-		messages[i].is_untried = messages[i].fate == BUS_NOT_PERSISTED;
+		messages[i].is_untried =
+			messages[i].fate == BUS_NOT_PERSISTED && !slow.comes_and_goes;
 	}
 	slow.last = count;
 	slow.publishes++;
@@ -69,7 +74,11 @@ static bool address(struct arena *arena, const struct claim *row, struct bus_mes
 	return true;
 }
 
-static struct relay *start(struct fixture *fixture, size_t takes)
+#define POLL_US 10000
+#define NEVER_US (3600 * 1000000LL)
+
+static struct relay *start_polling(
+	struct fixture *fixture, size_t takes, int64_t poll_us, bool comes_and_goes)
 {
 	struct relay_config config = {
 		.kind = "outbox",
@@ -80,7 +89,7 @@ static struct relay *start(struct fixture *fixture, size_t takes)
 		.announcement = "slow",
 		.bus = &slow.base,
 		.address = address,
-		.poll_us = 10000,
+		.poll_us = poll_us,
 		.lease_us = LEASE_US,
 		.attempts_max = 2,
 		.batch = BATCH,
@@ -91,7 +100,14 @@ static struct relay *start(struct fixture *fixture, size_t takes)
 	slow.producer.ops = &producer_ops;
 	slow.takes = takes;
 	slow.publishes = 0;
+	slow.comes_and_goes = comes_and_goes;
+	slow.is_back = false;
 	return relay_start(&config);
+}
+
+static struct relay *start(struct fixture *fixture, size_t takes)
+{
+	return start_polling(fixture, takes, POLL_US, false);
 }
 
 /* The table may hold rows of other tests, too. */
@@ -133,11 +149,38 @@ static void what_a_bus_does_not_come_to_costs_no_attempt(void **state)
 	assert_true(claim_fixture_row_is(fixture, id, "attempt_count = 0"));
 }
 
+static void what_a_bus_refuses_just_after_an_outage_costs_no_attempt(void **state)
+{
+	struct fixture *fixture = *state;
+	struct slice id = claim_fixture_put_one(fixture);
+	struct relay *relay = start_polling(fixture, 0, POLL_US, true);
+
+	WAIT_UNTIL(slow.publishes >= 3); /* more than attempts_max */
+	slow.takes = 1;
+	WAIT_UNTIL(claim_fixture_is_done_now(fixture, id));
+	relay_stop(relay);
+	assert_true(claim_fixture_row_is(fixture, id, "attempt_count = 0"));
+}
+
+/* Nobody polls or announces anything: the relay itself knows when it is to try again. */
+static void what_a_bus_did_not_confirm_is_tried_again_before_the_next_poll(void **state)
+{
+	struct fixture *fixture = *state;
+	struct relay *relay;
+
+	claim_fixture_put_many(fixture, "row", 2);
+	relay = start_polling(fixture, 1, NEVER_US, false); /* is late for the second row */
+	WAIT_UNTIL(slow.publishes >= 2);
+	relay_stop(relay);
+}
+
 int claim_relay_tests(const struct subject *subject, const char *name)
 {
 	const struct CMUnitTest tests[] = {
 		ON(subject, a_bus_that_confirms_late_gets_batches_that_it_can_confirm),
 		ON(subject, what_a_bus_does_not_come_to_costs_no_attempt),
+		ON(subject, what_a_bus_refuses_just_after_an_outage_costs_no_attempt),
+		ON(subject, what_a_bus_did_not_confirm_is_tried_again_before_the_next_poll),
 	};
 
 	return cmocka_run_group_tests_name(name, tests, NULL, NULL);
