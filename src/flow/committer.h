@@ -91,7 +91,7 @@ struct committer_config {
 	/*
 	 * Records how the effects of the writes ended, except for writes that are `is_lost`, in the
 	 * transaction that has begun on `session`. May be called again after a rollback. If
-	 * recording fails, writes whose effect is DONE are answered with OUTCOME_UNKNOWN. While the
+	 * recording fails, the writes are answered with OUTCOME_UNKNOWN. While the
 	 * lane is busy, the next call of decide() records these effects instead: it gets their
 	 * writes as the `ended` of its batch, so that it can lock all rows in one order.
 	 */

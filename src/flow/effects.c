@@ -177,7 +177,7 @@ static void deliver(struct effects *effects, struct write **writes, size_t count
 	for (size_t i = 0; i < count; i++) {
 		struct command *command = &writes[i]->command;
 
-		if (writes[i]->is_lost || (!settled && writes[i]->effect == EFFECT_DONE))
+		if (writes[i]->is_lost || (!settled && writes[i]->effect != EFFECT_UNKNOWN))
 			command->answer = answer_failure(command->arena, STATUS_OUTCOME_UNKNOWN);
 		effects->bytes -= command->bytes;
 		command_list_push(&effects->answered, command);

@@ -16,7 +16,8 @@
  * (effects_settling()): while a lane is busy, its effects cost no COMMIT of their own. If that
  * transaction fails in a way that certainly changed nothing, the effects are recorded by a
  * transaction of their own. If its outcome is unknown, it is never repeated, and writes whose
- * effects are DONE are answered with OUTCOME_UNKNOWN.
+ * effects are DONE or FAILED are answered with OUTCOME_UNKNOWN: what a failed effect had reserved
+ * may not have been given back.
  *
  * Private to flow/; used only on the committer's thread.
  */

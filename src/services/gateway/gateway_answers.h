@@ -52,6 +52,13 @@ struct answer gateway_answer_forecast(
 struct answer gateway_answer_refused(
 	const struct gateway_command *command, const struct limit_view *limit);
 
+/* Returns a 503 for a message that the bus does not have. Its slot is given back, but not in the
+ * cache, so the answer says so if the cache admitted the message. */
+struct answer gateway_answer_not_sent(const struct gateway_command *command);
+
+/* Returns a 503 for a message that the bus may have, and whose slot stays taken. */
+struct answer gateway_answer_unknown(const struct gateway_command *command);
+
 /* Writes the id in the form in which the client sent it, as a number or as a string. */
 void gateway_write_user_id(struct buffer *body, const struct user_id *user);
 

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "ports/store.h"
+#include "services/gateway/gateway_answers.h"
 #include "services/gateway/gateway_batch.h"
 #include "services/gateway/gateway_events.h"
 
@@ -35,16 +36,15 @@ static bool wants(const struct write *write)
 static void take_fate(struct gateway_command *command, enum bus_fate fate)
 {
 	struct write *write = &command->write;
-	struct arena *arena = write->command.arena;
 
 	if (fate == BUS_CONFIRMED) {
 		write->effect = EFFECT_DONE;
 	} else if (fate == BUS_NOT_PERSISTED && !write->resumed) {
 		write->effect = EFFECT_FAILED;
-		write->command.answer = answer_failure(arena, STATUS_BUS_UNAVAILABLE);
+		write->command.answer = gateway_answer_not_sent(command);
 	} else {
 		write->effect = EFFECT_UNKNOWN;
-		write->command.answer = answer_failure(arena, STATUS_OUTCOME_UNKNOWN);
+		write->command.answer = gateway_answer_unknown(command);
 	}
 }
 
