@@ -49,7 +49,24 @@ struct reader *reader_new(const struct reader_config *config)
 	return reader;
 }
 
-/* Runs reads with their own look_up() one by one, then all other reads together. */
+static void fail(struct command *command, enum status status)
+{
+	command->answer = answer_failure(command->arena, status);
+}
+
+/* Returns whether the client no longer waits for the command. If so, sets a refusal as the
+ * answer. */
+static bool is_late(const struct reader *reader, struct command *command)
+{
+	if (clock_steady_ns(reader->config.clock) < command->deadline_ns &&
+		!atomic_load(&command->client_gone))
+		return false;
+	fail(command, STATUS_OVERLOADED);
+	return true;
+}
+
+/* Runs reads with their own look_up() one by one, then all other reads together. Skips reads that
+ * became late while others were looked up. */
 static enum status try_once(struct reader *reader, struct read **reads, size_t count)
 {
 	struct session *session = reader->config.session;
@@ -59,21 +76,16 @@ static enum status try_once(struct reader *reader, struct read **reads, size_t c
 	arena_reset(&reader->arena);
 	batch.reads = arena_array(&reader->arena, struct read *, count);
 	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
-		struct read *read = reads[i];
-
-		if (read->look_up)
-			status = read->look_up(read, session, &reader->arena);
-		else
-			batch.reads[batch.count++] = read;
+		if (reads[i]->look_up && !is_late(reader, &reads[i]->command))
+			status = reads[i]->look_up(reads[i], session, &reader->arena);
+	}
+	for (size_t i = 0; i < count; i++) {
+		if (!reads[i]->look_up && !is_late(reader, &reads[i]->command))
+			batch.reads[batch.count++] = reads[i];
 	}
 	if (status == STATUS_OK && batch.count > 0)
 		status = reader->config.look_up(reader->config.service, session, &batch);
 	return status;
-}
-
-static void fail(struct command *command, enum status status)
-{
-	command->answer = answer_failure(command->arena, status);
 }
 
 /* Looks up a batch. If the store refuses one of the reads, halves the batch until that read fails
@@ -124,24 +136,17 @@ static bool round_takes(struct round *round, const struct command *command)
 	return true;
 }
 
-static bool is_late(const struct command *command, int64_t now_ns)
-{
-	return now_ns >= command->deadline_ns || atomic_load(&command->client_gone);
-}
-
 /* Moves the commands of the next batch to reader->reads, and returns how many there are. Moves the
  * commands whose clients no longer wait to `answered`, with a refusal. */
 static size_t choose(struct reader *reader, struct command_list *answered)
 {
-	int64_t now_ns = clock_steady_ns(reader->config.clock);
 	struct command_list later = {0};
 	struct round round = {0};
 	struct command *command;
 	size_t count = 0;
 
 	while ((command = command_list_pop(&reader->waiting))) {
-		if (is_late(command, now_ns)) {
-			fail(command, STATUS_OVERLOADED);
+		if (is_late(reader, command)) {
 			command_list_push(answered, command);
 		} else if (round_takes(&round, command)) {
 			reader->reads[count++] = read_of(command);

@@ -29,7 +29,10 @@ struct fixture {
 	struct lookup lookups[READS];
 	size_t batches;
 	size_t largest_batch; /* in bytes of answers */
-	enum status status;   /* the status of every batch without poison */
+	size_t looked_up;     /* how often a read was looked up */
+	/* a read whose client leaves while others are looked up, or NULL */
+	struct lookup *leaver;
+	enum status status; /* the status of every batch without poison */
 };
 
 static enum status look_up(void *context, struct session *session, const struct read_batch *batch)
@@ -39,6 +42,9 @@ static enum status look_up(void *context, struct session *session, const struct 
 	size_t bytes = 0;
 
 	fixture->batches++;
+	fixture->looked_up += batch->count;
+	if (fixture->leaver)
+		atomic_store(&fixture->leaver->read.command.client_gone, true);
 	for (size_t i = 0; i < batch->count; i++)
 		bytes += batch->reads[i]->command.answer_max;
 	if (bytes > fixture->largest_batch)
@@ -224,6 +230,51 @@ static void who_is_gone_before_his_round_is_not_looked_up(void **state)
 	assert_int_equal(fixture->batches, 1);
 }
 
+/* Looks up one read alone, while the client of another one leaves. */
+static enum status look_up_alone(struct read *read, struct session *session, struct arena *arena)
+{
+	struct lookup *lookup = (struct lookup *)read;
+
+	(void)session;
+	(void)arena;
+	atomic_store(&lookup[1].read.command.client_gone, true);
+	read->command.answer = answer_json(200, slice_of("{}"));
+	return STATUS_OK;
+}
+
+static void who_leaves_while_others_are_looked_up_is_not_looked_up(void **state)
+{
+	struct fixture *fixture = *state;
+	struct lookup *lookups = fixture->lookups;
+
+	lookups[0].read.look_up = lookups[1].read.look_up = look_up_alone;
+	lookups[2].read.look_up = look_up_alone; /* after it, the client of [3] leaves */
+	for (size_t i = 0; i < 5; i++)
+		submit(fixture, &lookups[i]);
+	step(fixture);
+	assert_int_equal(answered_count(fixture), 5);
+	assert_int_equal(lookups[0].read.command.answer.http_status, 200);
+	assert_int_equal(lookups[1].read.command.answer.http_status, 503);
+	assert_int_equal(lookups[2].read.command.answer.http_status, 200);
+	assert_int_equal(lookups[3].read.command.answer.http_status, 503);
+	assert_int_equal(lookups[4].read.command.answer.http_status, 200);
+	assert_int_equal(fixture->looked_up, 1);
+}
+
+static void who_leaves_before_the_batch_is_halved_is_not_looked_up_again(void **state)
+{
+	struct fixture *fixture = *state;
+
+	fixture->lookups[0].is_poison = true;
+	fixture->leaver = &fixture->lookups[1];
+	for (size_t i = 0; i < 2; i++)
+		submit(fixture, &fixture->lookups[i]);
+	step(fixture);
+	assert_int_equal(fixture->lookups[0].read.command.answer.http_status, 500);
+	assert_int_equal(fixture->lookups[1].read.command.answer.http_status, 503);
+	assert_int_equal(fixture->looked_up, 3); /* both, then the first alone */
+}
+
 static void *run_loop_once(void *fixture)
 {
 	uv_run(loop_uv(((struct fixture *)fixture)->loop), UV_RUN_ONCE);
@@ -259,6 +310,8 @@ int main(void)
 		READER_TEST(a_read_larger_than_a_round_is_answered_too),
 		READER_TEST(who_asks_for_many_large_answers_delays_others_by_one),
 		READER_TEST(who_is_gone_before_his_round_is_not_looked_up),
+		READER_TEST(who_leaves_while_others_are_looked_up_is_not_looked_up),
+		READER_TEST(who_leaves_before_the_batch_is_halved_is_not_looked_up_again),
 		READER_TEST(large_answers_wait_until_the_loop_has_taken_those_before),
 	};
 
