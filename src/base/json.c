@@ -170,15 +170,57 @@ static void narrow_all(char *text, size_t len)
 	}
 }
 
-/* Writes jansson's error to `why`, without the text that jansson quotes after "near": that text
- * comes from the client and may be anything. */
+/* What jansson says, and what it leaves out. */
+static const struct {
+	const char *jansson, *ours;
+} phrases[] = {
+	{"'}' expected", "expected ',' or '}'"},
+	{"']' expected", "expected ',' or ']'"},
+	{"':' expected", "expected ':'"},
+	{"string or '}' expected", "expected a name in quotes"},
+	{"'[' or '{' expected", "expected '{'"},
+	{"end of file expected", "expected the end of the text"},
+	{"unexpected token", "expected a value"},
+};
+
+static struct slice rephrase(struct slice text)
+{
+	for (size_t i = 0; i < sizeof(phrases) / sizeof(phrases[0]); i++) {
+		if (slice_is(text, phrases[i].jansson))
+			return slice_of(phrases[i].ours);
+	}
+	return text;
+}
+
+/* Returns how many characters a token in single quotes has. */
+static int quoted_len(const char *quoted)
+{
+	const char *end = quoted + strlen(quoted) - 1;
+	int len = 0;
+
+	for (const char *p = quoted + 1; p < end; p++)
+		len += (*p & 0xc0) != 0x80; /* not a further byte of a UTF-8 character */
+	return len;
+}
+
+/*
+ * Writes jansson's error to `why`, without the token that jansson quotes after "near": it comes
+ * from the client and may be anything. jansson's column is that of the token's last character; ours
+ * is that of its first, unless it is too long for jansson to quote.
+ */
 static void explain(const json_error_t *error, char *why)
 {
-	const char *near = strstr(error->text, " near ");
-	int len = (int)(near ? (size_t)(near - error->text) : strlen(error->text));
+	static const char near[] = " near ";
+	const char *place = strstr(error->text, near);
+	size_t len = place ? (size_t)(place - error->text) : strlen(error->text);
+	struct slice what = rephrase(slice_make(error->text, len));
+	bool is_end = place && strcmp(place, " near end of file") == 0;
+	int column = error->column;
 
-	snprintf(why, JSON_WHY_SIZE, "the body is not valid JSON: %.*s at line %d, column %d", len,
-		error->text, error->line, error->column);
+	if (place && !is_end)
+		column -= quoted_len(place + strlen(near)) - 1;
+	snprintf(why, JSON_WHY_SIZE, "the body is not valid JSON: %.*s%s at line %d, column %d",
+		(int)what.len, what.data, is_end ? ", but the text ends" : "", error->line, column);
 }
 
 static json_t *load(struct slice text, bool has_wide_number, size_t flags, json_error_t *error)

@@ -54,10 +54,31 @@ static void what_is_no_object_is_refused(void **state)
 /* The message says what was expected and where, but quotes nothing that the client has sent. */
 static void a_refusal_says_what_is_wrong(void **state)
 {
+	static const struct {
+		const char *text, *why;
+	} cases[] = {
+		{"{\"a\": 1 \"secret\": 2}", "expected ',' or '}' at line 1, column 9"},
+		{"{\"a\": \"\xc3\xa4\" \"\xc3\xa4\": 2}",
+			"expected ',' or '}' at line 1, column 11"},
+		{"{\"a\": [1 2]}", "expected ',' or ']' at line 1, column 10"},
+		{"{\n\"a\" 1}", "expected ':' at line 2, column 5"},
+		{"{\"a\":1,}", "expected a name in quotes at line 1, column 8"},
+		{"{a:1}", "expected a name in quotes at line 1, column 2"},
+		{"a", "expected '{' at line 1, column 1"},
+		{"{} {}", "expected the end of the text at line 1, column 4"},
+		{"{\"a\":}", "expected a value at line 1, column 6"},
+		{"{\"a\":tru}", "invalid token at line 1, column 6"},
+		{"{\"a\":1", "expected ',' or '}', but the text ends at line 1, column 6"},
+	};
+	static const char prefix[] = "the body is not valid JSON: ";
 	char why[JSON_WHY_SIZE];
 
-	assert_null(parse(slice_of("{\"a\": 1 \"secret\": 2}"), why));
-	assert_string_equal(why, "the body is not valid JSON: '}' expected at line 1, column 16");
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		assert_null(parse(slice_of(cases[i].text), why));
+		assert_memory_equal(why, prefix, strlen(prefix));
+		assert_string_equal(why + strlen(prefix), cases[i].why);
+	}
 }
 
 static void duplicate_keys_are_refused_at_any_depth(void **state)
