@@ -99,8 +99,6 @@ void http2_drop(struct http2 *http2, struct exchange *exchange)
 		return;
 	}
 	request->connection->queued_bytes -= request->queued_bytes;
-	if (request->lane) /* the command was deferred, so it never entered the lane */
-		request->command = NULL;
 	request_drop(request);
 	if (was_large)
 		start_waiting(http2);
@@ -354,7 +352,8 @@ static bool defers(struct connection *connection, struct request *request)
 {
 	struct http2 *http2 = connection->http2;
 
-	if (!http2->large) {
+	/* A request that asks several lanes in turn is not deferred behind itself. */
+	if (!http2->large || http2->large == request->exchange) {
 		http2->large = request->exchange;
 		return false;
 	}

@@ -139,6 +139,8 @@ void request_drop(struct request *request)
 	request->connection = NULL;
 	if (request->stream)
 		stream_end(request->stream);
+	if (request->lane) /* the command was deferred, so it never entered the lane */
+		request->command = NULL;
 	if (request->command)
 		atomic_store_explicit(&request->command->client_gone, true, memory_order_relaxed);
 	else

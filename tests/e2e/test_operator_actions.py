@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from harness.http2 import Http2
 from harness.keys import KeyFile
 from harness.problems import assert_bad_request, assert_problem
 from harness.unread import new_user
@@ -51,6 +52,18 @@ def keys(binary, tmp_path):
 def operator(serve, store, keys):
     key = keys.new("night-shift", "admin")
     return Operator(serve(store, *ALL, "--api-keys", keys.path), key)
+
+
+def test_actions_are_listed_over_http2_too(serve, sqlite_store):
+    """All services are asked in turn for what may be a large answer, while no other large answer is looked up."""
+    server = serve(sqlite_store, *ALL)
+    operator = Operator(server)
+    operator.resend("outbox")
+    with Http2(server.port) as connection:
+        streams = [connection.request("GET", "/operator/actions") for _ in range(3)]
+        answers = [connection.answer(stream) for stream in streams]
+    assert [answer.status for answer in answers] == [200] * 3
+    assert {answer.body for answer in answers} == {operator.actions().body}
 
 
 def test_actions_of_all_services_are_listed_once_and_newest_first(operator):
