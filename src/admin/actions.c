@@ -194,6 +194,7 @@ static void ask(struct request *request, struct collection *collection, size_t i
 	struct action_lookup *lookup = arena_new(&request->arena, struct action_lookup);
 
 	lookup->read.command.type = &action_lookup_type;
+	/* a page has about a hundred records, whose details have at most 1 KiB, or 6 KiB escaped */
 	lookup->read.command.answer_max = ANSWER_LIST_MAX;
 	lookup->read.look_up = look_up;
 	lookup->collection = collection;

@@ -39,10 +39,21 @@ static bool may_start(const struct connection *connection, const struct request 
 		return false;
 	if (!http1->first)
 		return true;
-	/* Checking the last request is enough: nothing starts behind a change or a large read, so
-	 * no earlier request is a change or a large read. */
+	/* Checking the last request is enough: nothing starts behind a change or a large read. A
+	 * read that turned out to be large after others had started waits; see defers(). */
 	return request->safe && http1->last->safe && !http1->last->is_large &&
 	       http1->queued < PIPELINE_MAX && !worker_is_full(connection->worker);
+}
+
+/* Submits the first request if it was deferred; see defers(). */
+static bool start_deferred(struct connection *connection)
+{
+	struct request *first = connection->http1.first;
+
+	if (!first || !first->lane || connection_is_backed_up(connection))
+		return false;
+	request_submit_now(first);
+	return true;
 }
 
 static bool start_held(struct connection *connection)
@@ -95,6 +106,8 @@ static bool advance(struct connection *connection)
 {
 	bool moved = http1_write_answers(connection);
 
+	if (!connection->is_closed)
+		moved |= start_deferred(connection);
 	if (!connection->is_closed)
 		moved |= start_held(connection);
 	if (!connection->is_closed)
@@ -149,12 +162,12 @@ static enum client_state state_of(const struct connection *connection)
 {
 	const struct http1 *http1 = &connection->http1;
 
-	if (http1->first)
+	if (http1->first && !http1->first->lane)
 		return CLIENT_SERVED;
 	if (connection_is_backed_up(connection))
 		/* the next request starts after the client has read some of the answers */
 		return CLIENT_READS;
-	if (http1->held)
+	if (http1->first || http1->held)
 		return CLIENT_SERVED;
 	if (connection->write_backlog > 0)
 		return CLIENT_READS;
@@ -250,13 +263,12 @@ static void answered(struct connection *connection, struct request *request)
 	worker_mark_dirty(connection->worker, connection);
 }
 
-/* HTTP/1.1 never defers a look-up: nothing else starts on a connection until a large read is
- * answered. */
+/* Returns true if `request` has to wait. A large answer is looked up only when the answers before
+ * it were written. Otherwise many reads that turn out to be large after they have started would
+ * keep their answers in memory while they wait for each other. */
 static bool defers(struct connection *connection, struct request *request)
 {
-	(void)connection;
-	(void)request;
-	return false;
+	return connection->http1.first != request || connection_is_backed_up(connection);
 }
 
 static void stream_prepared(struct connection *connection, struct request *request)

@@ -83,10 +83,16 @@ void submit_key_as(
 
 void submit_read(struct input *input, struct lane_set *lanes, struct read *read)
 {
+	submit_read_then(input, lanes, read, NULL);
+}
+
+void submit_read_then(struct input *input, struct lane_set *lanes, struct read *read,
+	void (*answered)(struct request *request, struct command *command))
+{
 	struct command *command = &read->command;
 
 	if (input_refuse(input))
 		return;
 	command->hash = command->key.data ? hash_bytes(command->key) : 0;
-	request_submit(input->request, lane_set_reader(lanes), command);
+	request_submit_then(input->request, lane_set_reader(lanes), command, answered);
 }

@@ -32,4 +32,9 @@ void submit_key_as(
 /* Refuses the request if reading it found errors; otherwise submits `read` to the read lane. */
 void submit_read(struct input *input, struct lane_set *lanes, struct read *read);
 
+/* Does the same as submit_read(), but `answered` decides what follows; see request_submit_then().
+ */
+void submit_read_then(struct input *input, struct lane_set *lanes, struct read *read,
+	void (*answered)(struct request *request, struct command *command));
+
 #endif

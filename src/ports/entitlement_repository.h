@@ -89,10 +89,8 @@ struct entitlement_look {
 	/* output, in memory of the arena: active sources, newest first, then revoked sources,
 	 * newest first */
 	struct entitlement_source *sources;
-	size_t source_count; /* at most ENTITLEMENT_SOURCES_SHOWN */
+	size_t source_count;
 };
-
-#define ENTITLEMENT_SOURCES_SHOWN 1000
 
 /* A page of one user's entitlements, sorted by unit. */
 struct entitlement_query {
@@ -182,11 +180,12 @@ struct entitlement_repository_ops {
 		struct session *session, struct arena *arena, struct entitlement_query *queries,
 		size_t count);
 
-	/* Looks up entitlements, and reads each entitlement and its sources from one snapshot.
-	 * `looks` may be in any order and have duplicates. Must be called outside a transaction. */
+	/* Looks up entitlements, and reads each entitlement and its first `source_max` sources from
+	 * one snapshot. `looks` may be in any order and have duplicates. Must be called outside a
+	 * transaction. */
 	QP_MUST_CHECK enum status (*look)(const struct entitlement_repository *repository,
 		struct session *session, struct arena *arena, struct entitlement_look *looks,
-		size_t count);
+		size_t count, size_t source_max);
 
 	/* Reads a page of one user's audit lines. Must be called outside a transaction. */
 	QP_MUST_CHECK enum status (*read_audit)(const struct entitlement_repository *repository,

@@ -62,13 +62,19 @@ static void find(struct engine *engine, struct entitlement_row *row,
 	engine->session->ops->rollback(engine->session);
 }
 
-static void look(struct engine *engine, struct entitlement_look *looks, size_t count)
+static void look_at_most(
+	struct engine *engine, struct entitlement_look *looks, size_t count, size_t source_max)
 {
 	struct session *session = engine_session(engine, SESSION_READ);
 
-	assert_int_equal(engine->entitlements->ops->look(
-				 engine->entitlements, session, &engine->arena, looks, count),
+	assert_int_equal(engine->entitlements->ops->look(engine->entitlements, session,
+				 &engine->arena, looks, count, source_max),
 		STATUS_OK);
+}
+
+static void look(struct engine *engine, struct entitlement_look *looks, size_t count)
+{
+	look_at_most(engine, looks, count, 1000);
 }
 
 /* ---- stored sources ---------------------------------------------------------------------- */
@@ -177,6 +183,25 @@ static void a_look_has_the_active_sources_first_and_the_newest_before_older_ones
 		assert_true(looks[i].sources[3].revoked_us == START_US + 10);
 		assert_true(looks[i].sources[0].revoked_us == 0);
 	}
+}
+
+static void a_look_has_the_first_sources_up_to_a_limit(void **state)
+{
+	struct engine *engine = *state;
+	struct entitlement_row row = row_of(engine, "a", false), other = row_of(engine, "b", false);
+	struct entitlement_source sources[] = {source_of(&row, "purchase", "p1"),
+		source_of(&row, "purchase", "p2"), source_of(&row, "purchase", "p3")};
+	struct entitlement_source theirs = source_of(&other, "purchase", "p1");
+	struct entitlement_look looks[] = {{.row = row}, {.row = other}};
+
+	sources[2].granted_us = START_US + 2;
+	put(engine, &row, sources, 3);
+	put(engine, &other, &theirs, 1);
+	look_at_most(engine, looks, 2, 2);
+	assert_int_equal(looks[0].source_count, 2);
+	assert_slice(looks[0].sources[0].id, "p3");
+	assert_slice(looks[0].sources[1].id, "p1");
+	assert_int_equal(looks[1].source_count, 1);
 }
 
 /* ---- batches of the service -------------------------------------------------------------- */
@@ -363,6 +388,7 @@ int entitlement_source_tests(void)
 		ENGINE_TEST(a_source_that_is_put_again_keeps_its_reason),
 		ENGINE_TEST(all_sources_end_before_the_given_ones_are_written),
 		ENGINE_TEST(a_look_has_the_active_sources_first_and_the_newest_before_older_ones),
+		ENGINE_TEST(a_look_has_the_first_sources_up_to_a_limit),
 		ENGINE_TEST(random_batches_do_what_single_changes_would),
 		ENGINE_TEST(the_number_of_sources_is_bounded),
 		ENGINE_TEST(two_sessions_that_grant_the_same_see_each_others_sources),

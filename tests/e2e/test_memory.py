@@ -5,84 +5,138 @@ from pathlib import Path
 import pytest
 
 from harness.attack import MEASURABLE, Attack, Peak
+from harness.counts import new_key
+from harness.entitlements import change
 from harness.http import render
+from harness.http2 import INITIAL_WINDOW, Http2
 from harness.unread import new_user
 from harness.waiting import wait_until
 
-MIB = 1024 * 1024
-CLIENT_BYTES = 64 * MIB
+CLIENT_BYTES = 64 * 1024 * 1024
 # For the whole process. A sanitizer's allocator needs more for the same memory, and its shadow an eighth.
-RESIDENT_MAX = {False: 160 * MIB, True: 400 * MIB}
+RESIDENT_MAX = {False: 160_000_000, True: 400_000_000}
 ESCAPED = "\x7f"  # in an answer six bytes
+QUOTES = '"' * 120  # in an answer two bytes each
 
 
 def is_sanitized(server):
     return "asan" in Path(f"/proc/{server.pid}/maps").read_text()
 
 
-def fill_dialog(unread, sender, receiver, count=70):
-    """Messages that make the largest list there is."""
-    for _ in range(count):
-        unread.sent_unescaped(sender, receiver, ESCAPED * 16384)
+class Dialogs:
+    """Lists of messages."""
+
+    route = "/dialogs/list"
+    client = "unread_client"
+    closed = 50  # at least, until the attack is over
+
+    def __init__(self, client):
+        self._client = client
+        self.eve, self.alice, self._other = (new_user() for _ in range(3))
+
+    def fill(self):
+        """Creates the largest list there is for eve, and a short one for alice."""
+        for _ in range(70):
+            self._client.sent_unescaped(self.eve, self._other, ESCAPED * 16384)
+        self._client.sent(self.alice, self._other)
+
+    def request(self, user):
+        return render("GET", f"/dialogs/list?receiverId={self._other}&limit=1000", headers={"X-User-Id": user})
+
+
+class Sources:
+    """Entitlements that many purchases have paid for."""
+
+    route = "/v1/users/{user_id}/entitlements/{stock_keeping_unit}"
+    client = "entitlements_client"
+    closed = 1  # then all memory is taken, and further large reads are refused
+
+    def __init__(self, client):
+        self._client = client
+        self.eve, self.alice = new_user(), new_user()
+
+    def fill(self):
+        grants = [change(self.eve, reason=QUOTES, purchase=f"{number}{QUOTES}") for number in range(1000)]
+        for some in (grants[:500], grants[500:]):
+            answer = self._client.ask(
+                "POST", "/v1/entitlements/grants/batch", {"grants": [{**one, "idempotency_key": new_key()} for one in some]})
+            assert answer.status == 200 and b"problem" not in answer.body, answer
+        assert self._client.grant(self.alice).status == 200
+
+    def request(self, user):
+        return render("GET", f"/v1/users/{user}/entitlements/item1")
 
 
 @pytest.fixture
-def victim(serve, sqlite_store, unread_client):
-    server = serve(sqlite_store, "--roles", "counts,dialogs,counters", "--client-bytes", CLIENT_BYTES,
-                   "--deadline", "1h", env=MEASURABLE)
-    return server, unread_client(server)
+def server(serve, sqlite_store):
+    return serve(sqlite_store, "--roles", "counts,dialogs,counters,entitlements,notifications",
+                 "--client-bytes", CLIENT_BYTES, "--deadline", "1h", env=MEASURABLE)
 
 
-def lists_answered(server):
-    return server.metrics().get('quipu_http_requests_total{route="/dialogs/list",method="GET",code="200"}', 0)
+@pytest.fixture(params=[Dialogs, Sources], ids=["dialogs", "sources"])
+def reads(request, server):
+    """Reads of one service: eve's answer is as large as it can be, and alice's is small."""
+    reads = request.param(request.getfixturevalue(request.param.client)(server))
+    reads.fill()
+    return reads
 
 
-def largest_list(user, other):
-    return render("GET", f"/dialogs/list?receiverId={other}&limit=1000", headers={"X-User-Id": user})
+def answered(server, reads):
+    return server.metrics().get(f'quipu_http_requests_total{{route="{reads.route}",method="GET",code="200"}}', 0)
 
 
-def test_the_largest_answers_that_nobody_reads_stay_within_the_limit(victim):
-    server, unread = victim
-    eve, other, alice, bob = (new_user() for _ in range(4))
-    fill_dialog(unread, eve, other)
-    unread.sent(alice, bob)
-    with Peak(server) as peak, Attack(server, 200, first=largest_list(eve, other) * 64, reads=False):
+def ask(server, request):
+    with server.connect() as connection:
+        connection.send(request)
+        answer = connection.read_answer()
+    assert answer.status == 200, answer
+    return answer.body
+
+
+def test_the_largest_answers_that_nobody_reads_stay_within_the_limit(server, reads):
+    with Peak(server) as peak, Attack(server, 200, first=reads.request(reads.eve) * 64, reads=False):
         def enough_gave_way():
-            assert len(unread.list(alice, bob).json()) == 1
-            assert unread.ask("GET", "/healthz").status == 200
-            return server.metrics()['quipu_http_connections_ended_total{for="memory"}'] >= 50
+            assert len(ask(server, reads.request(reads.alice))) < 1000
+            assert server.ask("GET", "/healthz").status == 200
+            return server.metrics()['quipu_http_connections_ended_total{for="memory"}'] >= reads.closed
 
         wait_until(enough_gave_way, "attackers are closed for their memory")
-    print(f"at most {peak.kib / 1024:.0f} MiB resident")
+    print(f"at most {peak.kib * 1024 / 1e6:.0f} MB resident")
     assert peak.kib * 1024 < RESIDENT_MAX[is_sanitized(server)]
 
 
-def test_whoever_reads_gets_every_one_of_many_large_answers(victim):
-    server, unread = victim
-    eve, other = new_user(), new_user()
-    fill_dialog(unread, eve, other)
-    expected = unread.list(eve, other, limit=1000).body
+def test_whoever_reads_gets_every_one_of_many_large_answers(server, reads):
+    expected = ask(server, reads.request(reads.eve))
+    assert len(expected) > 400_000
     with server.connect() as connection:
-        connection.send(largest_list(eve, other) * 40)
+        connection.send(reads.request(reads.eve) * 40)
         for _ in range(40):
             answer = connection.read_answer()
             assert answer.status == 200 and answer.body == expected
 
 
-def test_a_user_who_asks_for_long_lists_does_not_keep_another_waiting(victim):
-    """All of eve's lists wait before alice's; hers comes with the next round of the reader."""
-    server, unread = victim
-    eve, other, alice, bob = (new_user() for _ in range(4))
-    fill_dialog(unread, eve, other)
-    unread.sent(alice, bob)
-    before = asked = lists_answered(server)
-    with Attack(server, 40, first=largest_list(eve, other) * 4):
+def test_whoever_reads_over_http2_gets_every_one_of_many_large_answers(server, reads):
+    expected = ask(server, reads.request(reads.eve))
+    head, *lines = reads.request(reads.eve).decode().strip().split("\r\n")
+    headers = [tuple(line.lower().split(": ", 1)) for line in lines if line.lower().startswith("x-user-id")]
+    with Http2(server.port, settings={INITIAL_WINDOW: 2**24}) as connection:
+        connection.open_window()
+        streams = [connection.request("GET", head.split()[1], headers=headers) for _ in range(40)]
+        for stream in streams:
+            answer = connection.answer(stream)
+            assert answer.status == 200 and answer.body == expected
+
+
+def test_a_user_who_asks_for_large_answers_does_not_keep_another_waiting(server, reads):
+    """All of eve's reads wait before alice's; hers comes with the next round of the reader."""
+    before = asked = answered(server, reads)
+    with Attack(server, 40, first=reads.request(reads.eve) * 4):
         def eve_is_done():
             nonlocal asked
-            assert len(unread.list(alice, bob).json()) == 1
+            ask(server, reads.request(reads.alice))
             asked += 1
-            return lists_answered(server) - asked == 160
+            return answered(server, reads) - asked == 160
 
-        wait_until(eve_is_done, "all of eve's lists are answered", interval=0)
+        wait_until(eve_is_done, "all of eve's reads are answered", interval=0)
     print(f"alice was answered {asked - before} times meanwhile")
     assert asked - before > 20

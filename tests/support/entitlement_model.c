@@ -261,7 +261,7 @@ void entitlement_model_compare(struct entitlement_model *model,
 		looks[i].row.unit = model->pairs[i].unit;
 	}
 	assert_int_equal(
-		repository->ops->look(repository, session, model->arena, looks, MODEL_PAIRS),
+		repository->ops->look(repository, session, model->arena, looks, MODEL_PAIRS, 1000),
 		STATUS_OK);
 	for (size_t i = 0; i < MODEL_PAIRS; i++)
 		compare_pair(model, &model->pairs[i], &looks[i]);

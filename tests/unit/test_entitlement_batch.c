@@ -140,7 +140,7 @@ static enum status put(const struct entitlement_repository *repository, struct s
 }
 
 static enum status look(const struct entitlement_repository *repository, struct session *session,
-	struct arena *arena, struct entitlement_look *looks, size_t count)
+	struct arena *arena, struct entitlement_look *looks, size_t count, size_t source_max)
 {
 	(void)session;
 	for (size_t i = 0; i < count; i++) {
@@ -151,7 +151,8 @@ static enum status look(const struct entitlement_repository *repository, struct 
 			looks[i].row = *row;
 		looks[i].sources = arena_array(arena, struct entitlement_source, SOURCES_MAX);
 		for (size_t k = 0; k < memory.source_count; k++) {
-			if (belongs_to(&memory.sources[k], &looks[i].row))
+			if (looks[i].source_count < source_max &&
+				belongs_to(&memory.sources[k], &looks[i].row))
 				looks[i].sources[looks[i].source_count++] = memory.sources[k];
 		}
 	}

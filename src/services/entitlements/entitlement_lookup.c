@@ -1,12 +1,14 @@
 /*
- * All waiting lookups become two queries: one for all pages and one for all single entitlements.
- * Each page of the audit has its own query.
+ * All waiting lookups become up to three queries: one for all pages, one for all entitlements with
+ * few sources, and one for all entitlements with many sources. Each page of the audit has its own
+ * query.
  */
 #include "services/entitlements/entitlement_lookup.h"
 
 #include "base/text.h"
 #include "inbound/input.h"
 #include "services/entitlements/entitlement_answers.h"
+#include "services/entitlements/entitlement_rules.h"
 
 /* ---- entitlements ------------------------------------------------------------------------ */
 
@@ -76,9 +78,18 @@ static enum status look_up_pages(const struct entitlement_repository *repository
 	return status;
 }
 
+static void answer_look(struct entitlement_lookup *lookup, const struct entitlement_look *look)
+{
+	struct command *command = &lookup->read.command;
+
+	lookup->has_more = !lookup->wants_all && look->source_count > ENTITLEMENT_SOURCES_FEW;
+	command->answer =
+		lookup->has_more ? answer_empty() : entitlement_answer_look(command->arena, look);
+}
+
 static enum status look_up_single(const struct entitlement_repository *repository,
 	struct session *session, struct arena *arena, struct entitlement_lookup **lookups,
-	size_t count)
+	size_t count, size_t source_max)
 {
 	struct entitlement_look *looks = arena_array(arena, struct entitlement_look, count);
 	enum status status;
@@ -87,10 +98,9 @@ static enum status look_up_single(const struct entitlement_repository *repositor
 		looks[i].row.user_id = lookups[i]->user_id;
 		looks[i].row.unit = lookups[i]->unit;
 	}
-	status = repository->ops->look(repository, session, arena, looks, count);
+	status = repository->ops->look(repository, session, arena, looks, count, source_max);
 	for (size_t i = 0; status == STATUS_OK && i < count; i++)
-		lookups[i]->read.command.answer =
-			entitlement_answer_look(lookups[i]->read.command.arena, &looks[i]);
+		answer_look(lookups[i], &looks[i]);
 	return status;
 }
 
@@ -100,23 +110,32 @@ enum status entitlement_look_up(const struct entitlements *entitlements, struct 
 	const struct entitlement_repository *repository = entitlements->repository;
 	struct entitlement_lookup **pages =
 		arena_array(batch->arena, struct entitlement_lookup *, batch->count);
-	struct entitlement_lookup **single =
+	struct entitlement_lookup **few =
 		arena_array(batch->arena, struct entitlement_lookup *, batch->count);
-	size_t page_count = 0, single_count = 0;
+	struct entitlement_lookup **all =
+		arena_array(batch->arena, struct entitlement_lookup *, batch->count);
+	size_t page_count = 0, few_count = 0, all_count = 0;
 	enum status status = STATUS_OK;
 
 	for (size_t i = 0; i < batch->count; i++) {
 		struct entitlement_lookup *lookup = entitlement_lookup_of(batch->reads[i]);
 
-		if (lookup->unit.len > 0)
-			single[single_count++] = lookup;
-		else
+		if (lookup->unit.len == 0)
 			pages[page_count++] = lookup;
+		else if (lookup->wants_all)
+			all[all_count++] = lookup;
+		else
+			few[few_count++] = lookup;
 	}
 	if (page_count > 0)
 		status = look_up_pages(repository, session, batch->arena, pages, page_count);
-	if (status == STATUS_OK && single_count > 0)
-		status = look_up_single(repository, session, batch->arena, single, single_count);
+	if (status == STATUS_OK && few_count > 0)
+		/* one extra source shows whether there are more */
+		status = look_up_single(repository, session, batch->arena, few, few_count,
+			ENTITLEMENT_SOURCES_FEW + 1);
+	if (status == STATUS_OK && all_count > 0)
+		status = look_up_single(
+			repository, session, batch->arena, all, all_count, ENTITLEMENT_SOURCES_MAX);
 	return status;
 }
 

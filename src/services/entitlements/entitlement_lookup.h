@@ -9,12 +9,22 @@
 struct entitlement_lookup {
 	struct read read;
 	struct slice user_id;
-	struct slice unit;   /* empty for a page; the members below are used only for a page */
+	struct slice unit; /* empty for a page */
+
+	/* for one entitlement: if it has more than ENTITLEMENT_SOURCES_FEW sources and not all were
+	 * wanted, the answer is empty and `has_more` is true */
+	bool wants_all;
+	bool has_more;
+
+	/* for a page */
 	struct slice path;   /* the raw path, for the link to the next page */
 	struct slice status; /* ACTIVE or REVOKED; empty for both */
 	struct slice after;
 	size_t limit;
 };
+
+/* An entitlement with this many sources is a small answer (LARGE_ANSWER). */
+#define ENTITLEMENT_SOURCES_FEW 4
 
 extern const struct command_type entitlement_lookup_type;
 

@@ -5,7 +5,8 @@
 #include "services/entitlements/entitlement_bulk.h"
 #include "services/entitlements/entitlement_lookup.h"
 
-#define ROW_BYTES_MAX 512 /* the longest JSON of one entitlement */
+#define ROW_BYTES_MAX 512    /* the longest JSON of one entitlement */
+#define SOURCE_BYTES_MAX 768 /* the longest JSON of one source */
 #define LIST_LIMIT 1000
 #define LINE_BYTES_MAX 1024 /* the longest JSON of one audit line */
 #define AUDIT_LIMIT 100
@@ -85,18 +86,51 @@ static void list(void *context, struct request *request)
 	submit_read(&input, entitlements->lanes, &lookup->read);
 }
 
-static void look(void *context, struct request *request)
+static_assert(ROW_BYTES_MAX + ENTITLEMENT_SOURCES_FEW * SOURCE_BYTES_MAX <= LARGE_ANSWER,
+	"an answer with few sources is small");
+
+static void on_looked(struct request *request, struct command *command);
+
+static void submit_look(struct input *input, bool wants_all)
 {
-	struct entitlements *entitlements = context;
+	struct request *request = input->request;
+	struct entitlements *entitlements = request->route->context;
 	struct entitlement_lookup *lookup = entitlement_lookup_new(&request->arena);
+
+	lookup->user_id = request->params[0];
+	lookup->unit = request->params[1];
+	lookup->wants_all = wants_all;
+	lookup->read.command.key = lookup->user_id;
+	if (wants_all)
+		lookup->read.command.answer_max =
+			answer_list_max(ENTITLEMENT_SOURCES_MAX, SOURCE_BYTES_MAX);
+	submit_read_then(input, entitlements->lanes, &lookup->read, on_looked);
+}
+
+/* If the entitlement has more than a few sources, looks it up again as a large read. */
+static void on_looked(struct request *request, struct command *command)
+{
 	struct input input;
 
+	if (!entitlement_lookup_of(read_of(command))->has_more) {
+		request_answer(request, command->answer);
+		return;
+	}
+	input_init(&input, request);
+	submit_look(&input, true);
+}
+
+/* Most entitlements have few sources. If the first look-up allowed for all that there can be, every
+ * look-up would be a large read, of which a batch has only a few. */
+static void look(void *context, struct request *request)
+{
+	struct input input;
+
+	(void)context;
 	input_init(&input, request);
 	input_check_id(&input, "user_id", request->params[0]);
 	input_check_id(&input, "stock_keeping_unit", request->params[1]);
-	lookup->user_id = request->params[0];
-	lookup->unit = request->params[1];
-	submit_read(&input, entitlements->lanes, &lookup->read);
+	submit_look(&input, false);
 }
 
 static void audit(void *context, struct request *request)

@@ -481,13 +481,13 @@ static void fill_looks(
 }
 
 static enum status look(const struct entitlement_repository *repository, struct session *base,
-	struct arena *arena, struct entitlement_look *looks, size_t count)
+	struct arena *arena, struct entitlement_look *looks, size_t count, size_t source_max)
 {
 	struct pg_session *session = pg_session_of(base);
 	const struct pg_param params[] = {
 		pg_param_ids(session, &looks->row.user_id, sizeof(*looks), count),
 		pg_param_ids(session, &looks->row.unit, sizeof(*looks), count),
-		pg_param_int8(session, ENTITLEMENT_SOURCES_SHOWN),
+		pg_param_int8(session, (int64_t)source_max),
 	};
 	enum status status = pg_run(session, &look_statement, params, 3);
 

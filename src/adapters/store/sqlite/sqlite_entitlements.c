@@ -292,8 +292,8 @@ static enum status list(const struct entitlement_repository *repository, struct 
 	return status;
 }
 
-static void fill_look(
-	struct entitlement_look *look, struct arena *arena, struct sqlite_query *query)
+static void fill_look(struct entitlement_look *look, struct arena *arena, size_t source_max,
+	struct sqlite_query *query)
 {
 	size_t room = 0;
 
@@ -301,7 +301,7 @@ static void fill_look(
 	look->source_count = 0;
 	sqlite_query_start(
 		query, SQLITE_VALUES(sqlite_text(look->row.user_id), sqlite_text(look->row.unit),
-			       sqlite_int(ENTITLEMENT_SOURCES_SHOWN)));
+			       sqlite_int((int64_t)source_max)));
 	while (sqlite_query_next(query)) {
 		look->sources = sqlite_more_room(
 			arena, look->sources, sizeof(*look->sources), look->source_count, &room);
@@ -318,7 +318,7 @@ static void fill_look(
 }
 
 static enum status fill_looks(struct sqlite_session *session, struct arena *arena,
-	struct entitlement_look *looks, size_t count)
+	struct entitlement_look *looks, size_t count, size_t source_max)
 {
 	struct sqlite_query rows = sqlite_query_open(session, find_sql);
 	struct sqlite_query sources;
@@ -331,18 +331,18 @@ static enum status fill_looks(struct sqlite_session *session, struct arena *aren
 		return status;
 	sources = sqlite_query_open(session, list_sources_sql);
 	for (size_t i = 0; i < count; i++)
-		fill_look(&looks[i], arena, &sources);
+		fill_look(&looks[i], arena, source_max, &sources);
 	return sqlite_query_close(&sources);
 }
 
 static enum status look(const struct entitlement_repository *repository, struct session *base,
-	struct arena *arena, struct entitlement_look *looks, size_t count)
+	struct arena *arena, struct entitlement_look *looks, size_t count, size_t source_max)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	enum status status = sqlite_snapshot_begin(session);
 
 	if (status == STATUS_OK)
-		status = fill_looks(session, arena, looks, count);
+		status = fill_looks(session, arena, looks, count, source_max);
 	if (status == STATUS_OK)
 		status = sqlite_snapshot_end(session);
 	return status;

@@ -57,11 +57,13 @@ static enum status entitlement_list(const struct entitlement_repository *reposit
 }
 
 static enum status entitlement_look(const struct entitlement_repository *repository,
-	struct session *session, struct arena *arena, struct entitlement_look *looks, size_t count)
+	struct session *session, struct arena *arena, struct entitlement_look *looks, size_t count,
+	size_t source_max)
 {
 	const struct entitlement_repository *inner = entitlements_of(repository);
 	struct trace trace = trace_begin(session, "entitlements", "look");
-	enum status status = inner->ops->look(inner, trace.session, arena, looks, count);
+	enum status status =
+		inner->ops->look(inner, trace.session, arena, looks, count, source_max);
 
 	return trace_end_rows(&trace, status, count);
 }
