@@ -1,15 +1,21 @@
 """The sender: requirement 5 of the seed. At least once, repeated only by a crash between printing and recording."""
 
 import contextlib
+import fcntl
 import json
+import os
 import signal
+import sys
+import termios
 
 import pytest
 
+from engines.process import start
 from harness.gateway import new_text, send_request, sms_sent, texts_sent
 from harness.gateway_stacks import LONG_LEASE, PostgresStack, SHORT_LEASE, SqliteStack
 from harness.http import ConnectionLost
 from harness.old_schema import OldSchema
+from harness.quipu import Quipu
 from harness.sends import Sends
 from harness.waiting import wait_until
 
@@ -179,6 +185,38 @@ def test_a_line_of_output_is_one_message_whatever_is_in_it(serve, queue):
     wait_for(last, server)
     assert len(sms_sent(server)) == 2
     assert all(c == "\n" or c >= " " for c in server.output.read_text())
+
+
+class Unread(Quipu):
+    """A server whose standard output is a pipe that nobody reads once it has printed its address."""
+
+    def _spawn(self):
+        reading, writing = os.pipe()
+        self.pipe = os.fdopen(reading, "rb")
+        fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)  # one write fills it
+        with os.fdopen(writing, "wb") as output, self.errors.open("ab") as errors:
+            process = start(self._command(), env=self.environment, cwd=self.directory, stdout=output, stderr=errors)
+        self.output.write_bytes(self.pipe.readline())
+        return process
+
+    def unread_bytes(self):
+        """Returns how much waits in the pipe."""
+        return int.from_bytes(fcntl.ioctl(self.pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+def test_an_output_that_nobody_reads_holds_up_neither_sends_nor_the_end(binary, gateway_client, tmp_path):
+    stack = SqliteStack(tmp_path, "memory")
+    with contextlib.closing(Unread(binary, stack.arguments(), tmp_path / "unread")) as server:
+        server.start()
+        gateway = gateway_client(server)
+        user = gateway.new_user(1000)
+        for _ in range(20):
+            assert gateway.send(user, "x" * 500).status == 200
+        wait_until(lambda: server.unread_bytes() > 0, "the first line is printed")
+        for _ in range(20):
+            assert gateway.send(user, "x" * 500).status == 200
+        assert stack.count(user) == 40
+        server.stop()
 
 
 def test_kill_9_between_printing_and_recording_loses_nothing_and_repeats_only_that(serve, gateway_client, stack):
