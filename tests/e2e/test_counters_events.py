@@ -82,6 +82,35 @@ def test_an_event_is_counted_as_services_of_dotnet_write_it(unread, host, what):
     assert host.depth(f"{NEW_QUEUE}_error") in (None, 0)
 
 
+def stored_time(stack, user):
+    """Returns when the one message of a user happened, in seconds."""
+    ((time,),) = stack.counters_query(
+        f"SELECT extract(epoch FROM event_at)::float8 FROM counter_messages WHERE user_id = '{user}'")
+    return time
+
+
+@SHARED
+def test_an_event_without_a_time_happened_when_the_broker_says_or_else_now(unread, host, stack):
+    stamped, bare = new_user(), new_user()
+    an_hour_ago = int(now().timestamp()) - 3600
+    host.publish((NEW_KEY, {"recipientId": stamped, "messageId": "m"}), timestamp=an_hour_ago)
+    unread.wait_count(stamped, 1)
+    assert stored_time(stack, stamped) == an_hour_ago
+    before = now().timestamp()
+    host.publish((NEW_KEY, {"recipientId": bare, "messageId": "m"}))
+    unread.wait_count(bare, 1)
+    assert before - 1e-3 <= stored_time(stack, bare) <= now().timestamp() + 1e-3
+
+
+@SHARED
+def test_the_time_in_a_message_is_preferred_to_that_of_the_broker(unread, host, stack):
+    user, yesterday = new_user(), now().replace(microsecond=0) - datetime.timedelta(days=1)
+    message = new_message(user, "m", when=yesterday)
+    host.publish((NEW_KEY, message), timestamp=int(now().timestamp()))
+    unread.wait_count(user, 1)
+    assert stored_time(stack, user) == yesterday.timestamp()
+
+
 STRANGE = ["9" * 30, "-1e999", r'"\u0000"', '{"a":1,"a":2}', "[" * 100 + "]" * 100]
 
 

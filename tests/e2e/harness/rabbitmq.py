@@ -35,13 +35,14 @@ class Host:
         with contextlib.closing(pika.BlockingConnection(parameters)) as connection:
             yield connection.channel()
 
-    def publish(self, *events):
-        """Publishes (routing key, body) and returns when the broker has all of them."""
+    def publish(self, *events, timestamp=None):
+        """Publishes (routing key, body) and returns when the broker has all of them. `timestamp` is a property of
+        AMQP, in seconds."""
         with self.channel() as channel:
             channel.confirm_delivery()
             for key, body in events:
                 body = body if isinstance(body, bytes) else json.dumps(body).encode()
-                properties = pika.BasicProperties(content_type=MASSTRANSIT, delivery_mode=2)
+                properties = pika.BasicProperties(content_type=MASSTRANSIT, delivery_mode=2, timestamp=timestamp)
                 channel.basic_publish(EXCHANGE, key, body, properties, mandatory=True)
 
     def put_into(self, queue, bodies):
