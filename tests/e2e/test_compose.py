@@ -102,6 +102,11 @@ def test_roles_can_write_nowhere_and_have_no_privileges(document):
         assert service["security_opt"] == ["no-new-privileges:true"]
 
 
+def test_the_memory_of_every_role_is_limited(document):
+    for role, service in compose.roles(document).items():
+        assert service["mem_limit"] == "1g", role
+
+
 def test_the_settings_are_accepted_as_they_stand_there(document, binary, tmp_path):
     for role, service in compose.roles(document).items():
         settings = compose.environment(role, service)

@@ -199,6 +199,12 @@ def test_the_unit_waits_longer_than_the_program_drains(installed, binary):
     assert timeout > int(drain.group(1)) + 2
 
 
+def test_the_unit_limits_the_memory_above_what_clients_may_take(installed, binary):
+    (limit,) = [value for name, value in unit_settings(installed) if name == "MemoryMax"]
+    clients = re.search(r"^client-bytes = (\d+) ", run(binary, "serve", "--print-config").stdout, re.MULTILINE)
+    assert limit == "1G" and 2 * int(clients.group(1)) < 2**30
+
+
 def test_systemd_finds_the_unit_shut_tightly(installed):
     unit = installed / "lib/systemd/system/quipu.service"
     done = systemd_analyze("security", "--offline=yes", "--no-pager", unit)

@@ -161,7 +161,7 @@ def test_nothing_runs_with_more_rights_than_it_needs(entries):
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert one["securityContext"] == {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
                                           "capabilities": {"drop": ["ALL"]}}
-        assert one["resources"]["limits"]["memory"]
+        assert one["resources"]["limits"]["memory"] == "1Gi"
 
 
 def test_the_image_is_that_of_this_version(entries):
