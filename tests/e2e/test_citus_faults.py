@@ -63,6 +63,7 @@ def loaded(server, counts, database):
         load.wait_acknowledged(100)
     wait_until(lambda: prepared_on_workers(database) == 0, "every transaction has ended on every node")
     load.assert_settled(counts)
+    print(load.availability())
 
 
 def seconds_until_acknowledged(load):

@@ -7,6 +7,7 @@ import collections
 import dataclasses
 import random
 import ssl
+import time
 
 from .counts import action, new_key
 from .http import Connection, ConnectionLost
@@ -37,6 +38,9 @@ class Load(Workers):
         self.unknown = []
         self.refused = collections.Counter()  # code -> how often
         self.unexpected = []  # answers that such a load should never get
+        self._served_at = None
+        self.longest_gap = 0.0  # seconds between two acknowledged changes, of any thread
+        self.slowest = 0.0  # seconds until a change was acknowledged
 
     def wait_acknowledged(self, more):
         goal = len(self.acknowledged) + more
@@ -61,20 +65,22 @@ class Load(Workers):
         while not self._stop.is_set():
             change = Change(choose.choice(self._items), new_key())
             headers = {"Idempotency-Key": change.key} if self._keyed else {}
+            asked_at = time.monotonic()
             try:
                 answer = connection.ask("POST", action(change.item, "increase"), headers=headers)
             except (ConnectionLost, TimeoutError):
                 with self._lock:
                     self.unknown.append(change)
                 return
-            self._record(change, answer)
+            self._record(change, answer, asked_at)
             if answer.header("connection") == "close":
                 return
 
-    def _record(self, change, answer):
+    def _record(self, change, answer, asked_at):
         with self._lock:
             if answer.status == 200:
                 self.acknowledged[change] = answer.json()["value"]
+                self._note_served(asked_at, time.monotonic())
                 return
             if answer.status == 503 and (answer.header("retry-after") or "").isdigit():
                 code = answer.code
@@ -85,6 +91,17 @@ class Load(Workers):
             else:
                 self.unexpected.append(answer)
         self._stop.wait(0.01)  # a refused client waits a moment before it tries again
+
+    def _note_served(self, asked_at, now):
+        self.slowest = max(self.slowest, now - asked_at)
+        if self._served_at is not None:
+            self.longest_gap = max(self.longest_gap, now - self._served_at)
+        self._served_at = now
+
+    def availability(self):
+        """How much the load noticed of what was done to the server, for the one who reads the output."""
+        return (f"{len(self.acknowledged)} changes acknowledged, {sum(self.refused.values())} refused, "
+                f"at most {self.longest_gap:.2f} s without one, the slowest after {self.slowest:.2f} s")
 
     def assert_nothing_unexpected(self):
         assert self.unexpected == []
