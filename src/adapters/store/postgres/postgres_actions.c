@@ -6,7 +6,6 @@ static const struct pg_statement record_statement = {
 	"quipu_actions_record",
 	"INSERT INTO operator_actions (at, who, action, target, detail) "
 	"VALUES (quipu_now(), $1::text, $2::text, $3::text, $4::text)",
-	.needs_two_phases = true,
 };
 
 static const struct pg_statement list_statement = {
@@ -22,6 +21,7 @@ enum status pg_record_action(struct pg_session *session, const struct operator_r
 	const struct pg_param params[] = {pg_param_text(record->who), pg_param_text(record->action),
 		pg_param_text(record->target), pg_param_text(record->detail)};
 
+	pg_need_two_phases(session);
 	return pg_run(session, &record_statement, params, 4);
 }
 

@@ -27,9 +27,6 @@ struct pg_dialect; /* postgres_dialect.h */
 struct pg_statement {
 	const char *name;
 	const char *sql;
-	/* writes a table that stays on the coordinator of a Citus cluster, in a transaction that
-	 * may also change tables that are spread over its nodes; see pg_dialect.two_phases */
-	bool needs_two_phases;
 };
 
 /* A message that was sent to the server and whose result has not been read yet. */
@@ -63,8 +60,9 @@ struct pg_session {
 	enum status failed; /* the failure of a pg_queue(), which pg_flush() reports */
 
 	bool in_transaction;
-	bool must_begin;     /* send BEGIN with the next statement */
-	bool has_two_phases; /* pg_dialect.two_phases was sent in this transaction */
+	bool must_begin; /* send BEGIN with the next statement */
+	/* this transaction needs pg_dialect.two_phases; it was sent in this transaction */
+	bool needs_two_phases, has_two_phases;
 	bool is_single;  /* send the next statement without BEGIN; the server commits by itself */
 	bool is_refused; /* the server has reported an error since run_single() last began */
 	enum transaction_mode mode;
@@ -105,6 +103,11 @@ struct pg_param pg_param_text(struct slice text); /* not copied; must live until
 #define PG_OID_TEXT 25
 
 /* ---- statements ---- */
+
+/* Call before a statement that writes a table which stays on the coordinator of a Citus cluster, in
+ * a transaction that may also change tables which are spread over the nodes. Without Citus this has
+ * no effect. */
+void pg_need_two_phases(struct pg_session *session);
 
 /* Queues a statement. If that fails, pg_flush() reports the failure. */
 void pg_queue(struct pg_session *session, const struct pg_statement *statement,

@@ -35,7 +35,6 @@ static const struct pg_statement note_statement = {
 	"  FROM outbound_messages o "
 	"  WHERE o.id = ANY (ARRAY[w.id::uuid])) "
 	"ON CONFLICT (id) DO NOTHING",
-	.needs_two_phases = true,
 };
 
 static const struct pg_statement unqueue_statement = {
@@ -125,6 +124,7 @@ static enum status note(const struct outbound_repository *repository, struct ses
 {
 	struct pg_session *session = pg_session_of(base);
 
+	pg_need_two_phases(session);
 	pg_queue_all(session, &note_statement, &note_shape, messages, count);
 	return pg_flush(session);
 }

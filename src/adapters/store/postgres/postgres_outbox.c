@@ -108,6 +108,7 @@ static enum status put(const struct outbox_repository *repository, struct sessio
 			first_us = events[i].occurred_us;
 	}
 	pg_claim_from(base, &outbox->claims, first_us);
+	pg_need_two_phases(session);
 	pg_queue_all(session, &outbox->put, &put_shape, events, count);
 	return pg_flush(session);
 }
@@ -181,7 +182,7 @@ static const struct outbox_repository_ops ops = {.put = put, .resend = resend};
 				.row = {"quipu_" table "_resolve", RESOLVE_SQL(table)},            \
 				.depth = {"quipu_" table "_dead_depth", DEPTH_SQL(table)},         \
 			},                                                                         \
-		.put = {"quipu_" table "_put", PUT_SQL(table), .needs_two_phases = true},          \
+		.put = {"quipu_" table "_put", PUT_SQL(table)},                                    \
 		.resend = {"quipu_" table "_resend", RESEND_SQL(table)},                           \
 	}
 

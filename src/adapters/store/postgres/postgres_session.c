@@ -290,10 +290,15 @@ static enum status send_two_phases(struct pg_session *session)
 {
 	const struct pg_statement *statement = session->dialect->two_phases;
 
-	if (!statement || session->has_two_phases)
+	if (!statement || !session->needs_two_phases || session->has_two_phases)
 		return STATUS_OK;
 	session->has_two_phases = true;
 	return send_statement(session, statement, NULL, 0, NULL) ? STATUS_OK : STATUS_RERUN;
+}
+
+void pg_need_two_phases(struct pg_session *session)
+{
+	session->needs_two_phases = true;
 }
 
 void pg_queue(struct pg_session *session, const struct pg_statement *statement,
@@ -310,7 +315,7 @@ void pg_queue(struct pg_session *session, const struct pg_statement *statement,
 		session->failed = send_begin(session);
 	if (session->failed == STATUS_OK)
 		session->failed = send_replan(session);
-	if (session->failed == STATUS_OK && statement->needs_two_phases)
+	if (session->failed == STATUS_OK)
 		session->failed = send_two_phases(session);
 	if (session->failed == STATUS_OK &&
 		!send_statement(session, statement, params, param_count, &session->results[slot]))
@@ -447,7 +452,7 @@ static enum status begin(struct session *base, enum transaction_mode mode)
 
 	assert(!session->in_transaction);
 	session->mode = mode;
-	session->has_two_phases = false;
+	session->needs_two_phases = session->has_two_phases = false;
 	session->must_begin = true;
 	session->in_transaction = true;
 	return STATUS_OK;
