@@ -11,7 +11,7 @@ if [ ! -f build-fuzz/build.ninja ]; then
 		-Dc_args='-fsanitize=fuzzer-no-link -fno-sanitize-recover=all' >/dev/null
 fi
 ninja --quiet -C build-fuzz
-for target in ${*:-request http2 path json keys options event token twirp}; do
+for target in ${*:-$(ls tests/fuzz/corpus)}; do
 	mkdir -p "build-fuzz/new/$target"
 	echo "fuzzing $target for $seconds s"
 	build-fuzz/tests/fuzz/fuzz_"$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
