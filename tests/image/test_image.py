@@ -13,13 +13,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+from engines.waiting import HANG_S, wait_until  # noqa: E402
 from package import image_base  # noqa: E402
 from package.clean_root import ROOT, must, run  # noqa: E402
 from package.image_base import BUILDAH, ISOLATION, KEPT, buildah  # noqa: E402
@@ -52,6 +52,7 @@ def variables(image):
 
 def test_there_is_one_for_every_role_and_one_for_all(images, container):
     refused = container.run("quipu", "serve", "--roles", "none-such")
+    assert "roles are: " in refused.stderr, refused
     roles = refused.stderr.split("roles are: ")[1].splitlines()[0].split(", ")
     names = {"all": "quipu", "counts": "count-processing-service"}
     assert images == [names.get(role, f"quipu-{role}") for role in ["all", *roles]]
@@ -91,7 +92,7 @@ class Container:
         return [*BUILDAH, "run", *ISOLATION, *options, self.name, "--", *map(str, words)]
 
     def run(self, *words, env=None):
-        return run(*self.command(*words, env=env), timeout=60)
+        return run(*self.command(*words, env=env), timeout=HANG_S)
 
     def close(self):
         buildah("rm", self.name)
@@ -135,13 +136,6 @@ def descendants(pid):
                 yield from descendants(int(child))
 
 
-def wait_until(condition, what, seconds=30):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, f"waited {seconds} s in vain: {what}"
-        time.sleep(0.05)
-
-
 @contextlib.contextmanager
 def serving(container, env):
     """The program inside; yields its pid as the machine sees it. Ends with SIGTERM and exit 0."""
@@ -157,17 +151,17 @@ def serving(container, env):
                   and pathlib.Path(f"/proc/{pid}/comm").read_text() == "quipu\n"]
         yield pid
         os.kill(pid, signal.SIGTERM)
-        assert started.wait(30) == 0, log.read_text()
+        assert started.wait(HANG_S) == 0, log.read_text()
     finally:
         if started.poll() is None:
             for pid in descendants(started.pid):
                 os.kill(pid, signal.SIGKILL)
-            started.wait(10)
+            started.wait(HANG_S)
 
 
 def ask(port, path, body=None):
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=HANG_S) as answer:
         return json.load(answer)
 
 
