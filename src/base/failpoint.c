@@ -2,17 +2,21 @@
 
 #ifdef QUIPU_TEST_BUILD
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/text.h"
 
 #define FAILPOINT_MAX 16
 
+enum action { ACTION_NONE, ACTION_KILL, ACTION_STOP, ACTION_HOLD, ACTION_OFF };
+
 struct failpoint {
 	struct slice name;
-	int signal; /* 0 if the action is `off` */
+	enum action action;
 	int64_t passes_left;
 };
 
@@ -21,11 +25,24 @@ static size_t point_count;
 static pthread_once_t parsed = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static int signal_of(struct slice action)
+static enum action action_of(struct slice word)
 {
-	if (slice_is(action, "off"))
-		return 0;
-	return slice_is(action, "kill") ? SIGKILL : SIGSTOP;
+	if (slice_is(word, "off"))
+		return ACTION_OFF;
+	if (slice_is(word, "hold"))
+		return ACTION_HOLD;
+	return slice_is(word, "kill") ? ACTION_KILL : ACTION_STOP;
+}
+
+/* Opening waits until the test opens the FIFO, and reading until the test closes it. */
+static void hold(void)
+{
+	char byte;
+	int gate = open(getenv("QUIPU_FAILPOINT_GATE"), O_RDONLY | O_CLOEXEC);
+
+	if (gate < 0 || read(gate, &byte, 1) != 0)
+		abort();
+	close(gate);
 }
 
 static void parse_one(struct slice text)
@@ -33,7 +50,7 @@ static void parse_one(struct slice text)
 	struct failpoint *point = &points[point_count];
 
 	point->name = slice_cut(&text, '=');
-	point->signal = signal_of(slice_cut(&text, '@'));
+	point->action = action_of(slice_cut(&text, '@'));
 	point->passes_left = 1;
 	if (text.data && !text_to_int(text, &point->passes_left))
 		abort();
@@ -53,24 +70,26 @@ static void parse(void)
 
 void failpoint_pass(const char *name)
 {
-	int signal = 0;
+	enum action action = ACTION_NONE;
 
 	pthread_once(&parsed, parse);
 	pthread_mutex_lock(&lock);
 	for (size_t i = 0; i < point_count; i++) {
 		if (slice_is(points[i].name, name) && --points[i].passes_left == 0)
-			signal = points[i].signal;
+			action = points[i].action;
 	}
 	pthread_mutex_unlock(&lock);
-	if (signal)
-		raise(signal);
+	if (action == ACTION_HOLD)
+		hold();
+	else if (action == ACTION_KILL || action == ACTION_STOP)
+		raise(action == ACTION_KILL ? SIGKILL : SIGSTOP);
 }
 
 bool failpoint_is_off(const char *name)
 {
 	pthread_once(&parsed, parse);
 	for (size_t i = 0; i < point_count; i++) {
-		if (slice_is(points[i].name, name) && points[i].signal == 0)
+		if (slice_is(points[i].name, name) && points[i].action == ACTION_OFF)
 			return true;
 	}
 	return false;

@@ -1,9 +1,12 @@
 /*
  * Failpoints are named points in the code where a test build kills or stops itself, so that a crash
  * test hits exactly the moment it wants: QUIPU_FAILPOINTS=commit.before=kill@3,commit.after=stop.
- * `kill` sends SIGKILL to the process itself, `stop` sends SIGSTOP. With @N the signal is sent when
- * the point is passed for the Nth time. Without @N it is sent the first time. In release builds
+ * `kill` sends SIGKILL to the process itself, `stop` sends SIGSTOP. With @N this happens when the
+ * point is passed for the Nth time, without @N the first time. In release builds
  * FAILPOINT() compiles to nothing.
+ *
+ * `hold` holds the thread until the test closes the FIFO that QUIPU_FAILPOINT_GATE names; the test
+ * can open the FIFO for writing as soon as the thread is there. Other threads go on.
  *
  * `off` makes IS_SWITCHED_OFF() true: QUIPU_FAILPOINTS=counters.look=off. With `off` a test can
  * disable one of two mechanisms that have the same effect, or keep a thread from doing its work. In

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from harness.counts import INT64_MAX, action, increase_request, new_id
-from harness.http import Connection, ask_all, ask_at_once, render
+from harness.http import Connection, ask_all, ask_behind_a_commit, render
 from harness.waiting import HANG_S
 
 LONG_SECONDS = 5.0 if os.environ.get("QUIPU_EFFORT") == "full" else 2.0
@@ -103,20 +103,20 @@ def test_the_result_does_not_depend_on_how_batches_are_cut(serve, client, store,
     assert [counts.value(item) for item in items] == [50] * 4
 
 
-def test_concurrent_requests_share_transactions(serve, client, store):
-    """The one idea: a burst takes far fewer commits than requests, with --batch-max 1 as many."""
-    commits = {}
-    for batch_max in ("1", "1024"):
-        server = serve(store, "--batch-max", batch_max, "--deadline", "1h")
+def test_requests_that_wait_together_share_a_transaction(serve, client, store, tmp_path):
+    """The one idea: what waits while one commits is committed at once, with --batch-max 1 one by one."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    held = {"QUIPU_FAILPOINTS": "commit.before=hold@2", "QUIPU_FAILPOINT_GATE": str(gate)}  # the first creates the item
+    for batch_max, commits in (("1", 300), ("1024", 2)):
+        server = serve(store, "--batch-max", batch_max, "--deadline", "1h", env=held)
         counts = client(server)
         item = counts.new_item()
         before = server.metric("quipu_commit_duration_seconds_count")
-        answers = ask_at_once(server, [increase_request(item)] * 300)
+        answers = ask_behind_a_commit(server, gate, [increase_request(item)] * 300)
         assert {answer.status for answer in answers} == {200}
-        commits[batch_max] = server.metric("quipu_commit_duration_seconds_count") - before
+        assert server.metric("quipu_commit_duration_seconds_count") - before == commits
         server.stop()
-    assert commits["1"] >= 300
-    assert commits["1024"] <= 150
 
 
 class Worker(threading.Thread):

@@ -1,11 +1,12 @@
 """Conservation: whatever runs at once, in one process or in two, and whoever is killed, no coin is made or lost."""
 
 import collections
+import os
 import threading
 
 import pytest
 
-from harness.http import ask_all, ask_at_once
+from harness.http import ask_all, ask_behind_a_commit
 from harness.pot_load import PotLoad
 from harness.pots import KINDS, coins, counts_of, request, tables_of
 from harness.waiting import HANG_S, wait_until
@@ -145,19 +146,19 @@ def test_kill_9_on_sqlite_loses_and_makes_no_coin(serve, pots_client, sqlite_sto
     assert ledger(loads) == stored(tables_of(sqlite_store), pot_ids)
 
 
-def test_a_burst_on_one_pot_shares_transactions(serve, pots_client, store):
-    """The one idea: a burst takes far fewer commits than requests, with --batch-max 1 as many."""
-    commits = {}
-    for batch_max in ("1", "1024"):
-        server = serve(store, *ROLES, "--batch-max", batch_max)
+def test_changes_of_one_pot_that_wait_together_share_a_transaction(serve, pots_client, store, tmp_path):
+    """The one idea: what waits while one commits is committed at once, with --batch-max 1 one by one."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    held = {"QUIPU_FAILPOINTS": "commit.before=hold@2", "QUIPU_FAILPOINT_GATE": str(gate)}  # the first creates the pot
+    for batch_max, commits in (("1", 300), ("1024", 2)):
+        server = serve(store, *ROLES, "--batch-max", batch_max, "--deadline", "1h", env=held)
         pot_id = pots_client(server).new_pot(max_coins=1000)
         before = server.metric("quipu_commit_duration_seconds_count")
-        answers = ask_at_once(server, [request("AddCoins", {"pot_id": pot_id, "coins": coins(gold=1)})] * 300)
+        answers = ask_behind_a_commit(server, gate, [request("AddCoins", {"pot_id": pot_id, "coins": coins(gold=1)})] * 300)
         assert {answer.status for answer in answers} == {200}
-        commits[batch_max] = server.metric("quipu_commit_duration_seconds_count") - before
+        assert server.metric("quipu_commit_duration_seconds_count") - before == commits
         server.stop()
-    assert commits["1"] >= 300
-    assert commits["1024"] <= 150
 
 
 def test_a_burst_never_passes_the_most_nor_falls_below_zero(serve, pots_client, store):

@@ -261,6 +261,18 @@ def ask_at_once(server, requests):
         return [connection.read_answer() for connection in connections]
 
 
+def ask_behind_a_commit(server, gate, requests):
+    """All requests but the first wait in their lane while the first is held in its commit, by a failpoint with `gate`."""
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(server.connect()) for _ in requests]
+        connections[0].send(requests[0])
+        with open(gate, "wb"):  # as soon as the failpoint is reached; closing it lets the commit go on
+            for connection, request in zip(connections[1:], requests[1:]):
+                connection.send(request)
+            wait_until(lambda: server.metric("quipu_lane_depth") == len(requests) - 1, "all others wait in the lane")
+        return [connection.read_answer() for connection in connections]
+
+
 # ---- a connection that is kept
 
 
