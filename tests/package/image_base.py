@@ -62,6 +62,25 @@ def build_base():
     return _BUILD_BASE
 
 
+def run_in(container, *words, env=None):
+    """Runs a program in a working container; its exit status and what it printed.
+
+    The output goes through a file. buildah forwards it by a process of its own, which on a busy machine loses what a program
+    prints just before it ends: in 5 of 171 runs.
+    """
+    done = run(*command_in(container, "sh", "-c", 'exec "$@" >/tmp/printed 2>&1', "sh", *words, env=env))
+    file = pathlib.Path(buildah("mount", container)) / "tmp/printed"
+    assert file.exists(), done
+    printed = file.read_text()
+    file.unlink()
+    return done.returncode, printed
+
+
+def command_in(container, *words, env=None):
+    options = [option for name, value in (env or {}).items() for option in ("--env", f"{name}={value}")]
+    return [*BUILDAH, "run", *ISOLATION, *options, container, "--", *map(str, words)]
+
+
 @contextlib.contextmanager
 def _alone():
     """The tests of images and those of releases run at the same time."""
