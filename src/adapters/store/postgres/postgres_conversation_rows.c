@@ -32,7 +32,7 @@ static const struct pg_statement find_statement = {
 	"quipu_conversations_find",
 	"SELECT w.n, c.last_span "
 	"FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w(user_id, other_id, n) "
-	"JOIN conversations c ON " PG_KEY_IS("c.user_id, c.other_id", "w.user_id, w.other_id"),
+	"JOIN conversations c ON c.user_id = w.user_id AND c.other_id = w.other_id",
 };
 /* clang-format on */
 

@@ -27,7 +27,8 @@ static const struct pg_statement lock_statement = {
 	"  FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS u(user_id, message_id, n)) "
 	"SELECT w.n, m.state = 'read', " EVENT_US " "
 	"FROM w "
-	"JOIN counter_messages m ON " PG_KEY_IS("m.user_id, m.message_id", "w.user_id, w.message_id"),
+	"JOIN counter_messages m ON m.user_id = w.user_id "
+	"  AND m.message_id = w.message_id",
 };
 /* clang-format on */
 
@@ -43,7 +44,7 @@ static const struct pg_statement update_statement = {
 	"WITH w AS MATERIALIZED (SELECT u.*, 'unread' AS known FROM " PUT_ROWS ") "
 	"UPDATE counter_messages AS m SET state = w.state, event_at = " EVENT_FROM_US " "
 	"FROM w "
-	"WHERE " PG_KEY_IS("m.user_id, m.message_id", "w.user_id, w.message_id") " "
+	"WHERE m.user_id = w.user_id AND m.message_id = w.message_id "
 	"  AND m.state = w.known "
 	"RETURNING 1",
 };
@@ -68,7 +69,7 @@ static const struct pg_statement sweep_statement = {
 	"  ORDER BY event_at LIMIT $2::int8) "
 	"DELETE FROM counter_messages AS m "
 	"USING chosen "
-	"WHERE " PG_KEY_IS("m.user_id, m.message_id", "chosen.user_id, chosen.message_id") " "
+	"WHERE m.user_id = chosen.user_id AND m.message_id = chosen.message_id "
 	"  AND m.state = chosen.state "
 	"RETURNING 1",
 };
@@ -105,7 +106,7 @@ static const struct pg_statement add_statement = {
 	"UPDATE counters AS c "
 	"SET count = c.count + w.delta, version = c.version + 1, last_updated = w.now "
 	"FROM w "
-	"WHERE " PG_KEY_IS("c.user_id, c.type", "w.user_id, w.type") " "
+	"WHERE c.user_id = w.user_id AND c.type = w.type "
 	"RETURNING w.n, " ROW_COLUMNS,
 };
 
@@ -126,7 +127,7 @@ static const struct pg_statement find_statement = {
 	"  FROM unnest($1::text[]) WITH ORDINALITY AS u(user_id, n)) "
 	"SELECT w.n, " ROW_COLUMNS " "
 	"FROM w "
-	"JOIN counters c ON " PG_KEY_IS("c.user_id, c.type", "w.user_id, w.type"),
+	"JOIN counters c ON c.user_id = w.user_id AND c.type = w.type",
 };
 
 static const struct pg_statement list_statement = {

@@ -153,15 +153,6 @@ struct slice pg_slice(const PGresult *result, int row, int column);
  */
 #define PG_FINDS(query) "(SELECT true FROM " query " LIMIT 1) IS NOT NULL"
 
-/*
- * SQL that is true for the row whose key ("m.receiver_id, m.id") equals `values` ("w.receiver_id,
- * w.id"), to join a batch w to a table. With =, the planner may also read the whole primary key and
- * search the batch for every row. It does so if the table was empty when it was last analyzed or
- * when the statement was planned, however large the table is now. Comparisons of rows leave it only
- * one look-up per row of the batch, unless all columns that the statement reads are in an index.
- */
-#define PG_KEY_IS(key, values) "(" key ") >= (" values ") AND (" key ") <= (" values ")"
-
 /* ---- batches of rows ---- */
 
 /* How a batch of structs becomes the arrays of a statement, one per column. */

@@ -61,7 +61,7 @@ static const struct pg_statement mark_statement = {
 	MARKS_SQL
 	"UPDATE messages AS m SET is_read = true "
 	"FROM w "
-	"WHERE " PG_KEY_IS("m.receiver_id, m.id", "w.receiver_id, w.id") " "
+	"WHERE m.receiver_id = w.receiver_id AND m.id = w.id "
 	"  AND m.is_read = w.is_read "
 	"RETURNING w.n",
 };
@@ -71,8 +71,7 @@ static const struct pg_statement exist_statement = {
 	MARKS_SQL
 	"SELECT w.n "
 	"FROM w "
-	"WHERE " PG_FINDS("messages m "
-	"    WHERE " PG_KEY_IS("m.receiver_id, m.id", "w.receiver_id, w.id")),
+	"JOIN messages m ON m.receiver_id = w.receiver_id AND m.id = w.id",
 };
 
 static const struct pg_statement exists_from_statement = {
@@ -162,7 +161,7 @@ static const struct pg_statement list_conversations_statement = {
 	"  SELECT m.*, p.other_id, sum(octet_length(m.text)) OVER (ORDER BY m.id DESC ROWS "
 	"      BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS newer_text "
 	"  FROM page p "
-	"  JOIN messages m ON " PG_KEY_IS("m.receiver_id, m.id", "p.receiver_id, p.id") ") AS s "
+	"  JOIN messages m ON m.receiver_id = p.receiver_id AND m.id = p.id) AS s "
 	"WHERE coalesce(s.newer_text, 0) <= $4::int8 "
 	"ORDER BY s.id DESC",
 };
