@@ -71,7 +71,7 @@ install_packages() {
 	fedora-*) "${as_root[@]}" dnf install -y --setopt=install_weak_deps=False "$@" ;;
 	*)
 		"${as_root[@]}" apt-get update -qq >"$log" 2>&1 &&
-			"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" 2>&1 |
+			"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$@" 2>&1 |
 			tee "$log" | count_packages
 		;;
 	esac

@@ -57,12 +57,18 @@ report() {
 	cat "$folder"/*.log 2>/dev/null | sed -n 's/^==== FAILED //p' | sort | uniq -c | sort -rn
 }
 
+[ "$runs" -eq 0 ] || scripts/deps.sh test
 while [ "$(find "$folder" -name "$kind-*.log" | wc -l)" -lt "$runs" ]; do
 	log="$folder/$kind-$(date +%Y%m%d-%H%M%S)-$(git describe --always --dirty --exclude '*').log"
 	echo "$(date +%H:%M:%S) $log"
 	[ "$kind" = idle ] || start_load
 	tests/run.py quick >"$log.part" 2>&1 || true
 	stop_load
+	if ! grep -qE '^[0-9]+ passed, ' "$log.part"; then
+		tail -20 "$log.part" >&2
+		echo "The tests did not run to their end; what they printed is above and in $log.part." >&2
+		exit 1
+	fi
 	mv "$log.part" "$log"
 	echo "  $(grep -E '^took ' "$log" | tail -1), $(tail -1 "$log")"
 done
