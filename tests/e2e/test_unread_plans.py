@@ -10,7 +10,7 @@ import pytest
 from engines import process
 from harness.plans import explained, scans_of
 from harness.quipu import run
-from harness.waiting import HANG_S
+from harness.waiting import HANG_S, wait_until
 
 SUITES = ["message_repository_contract", "conversation_contract", "counter_repository_contract"]
 FILL = {
@@ -59,3 +59,26 @@ def test_batches_use_the_indexes_whatever_the_size_of_the_tables(binary, databas
     lists = [plan for plan in plans if "CTE near" in plan]
     assert lists and all("using conversations_newest on conversations" in plan for plan in lists)
     assert rows < 10_000 or all("using messages_unread_from on messages u" in plan for plan in lists)
+
+
+def expected_rows(database, table):
+    """How many rows the planner believes the table to have."""
+    plan = database.query(f"EXPLAIN (FORMAT JSON) SELECT * FROM {table}")[0][0]
+    return plan[0]["Plan"]["Plan Rows"]
+
+
+def test_a_table_that_was_analyzed_while_it_was_empty_is_analyzed_again_when_it_has_rows(serve, binary, database, postgres_store):
+    done = run(binary, "migrate", "--roles", "dialogs,counters", "--store", database.url)
+    assert done.returncode == 0, done.stderr
+    for table, fill in FILL.items():
+        database.query(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")  # which would analyze it a minute later
+        database.query(fill, (10_000,))
+        database.query(f"DELETE FROM {table}")
+        database.query(f"ANALYZE {table}")
+        database.query(fill, (10_000,))
+        assert expected_rows(database, table) < 100
+
+    server = serve(postgres_store, "--roles", "dialogs,counters")
+    for table in FILL:
+        wait_until(lambda table=table: expected_rows(database, table) > 1000, f"{table} is analyzed")
+    wait_until(lambda: "analyzing tables that have grown: " in server.log_text(), "the log says so")

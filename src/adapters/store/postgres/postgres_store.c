@@ -1,6 +1,6 @@
 /*
- * The store: configures connections, runs the watcher that brings the store up, and passes on
- * announcements.
+ * The store: configures connections, runs the watcher that brings the store up and keeps the
+ * planner's statistics usable, and passes on announcements.
  *
  * Only the watcher thread decides that the server is back; a session that cannot connect marks the
  * store as down and wakes the watcher. During an outage only the watcher tries to connect, and
@@ -23,6 +23,7 @@
 #include "adapters/store/postgres/postgres_dialect.h"
 #include "adapters/store/postgres/postgres_internal.h"
 #include "adapters/store/postgres/postgres_repositories.h"
+#include "adapters/store/postgres/postgres_statistics.h"
 #include "adapters/store/postgres/postgres_waker.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -97,7 +98,8 @@ static bool set_test_clock(PGconn *connection)
 	return execute(connection, sql);
 }
 
-/* Applies the settings of all sessions. Returns the server's dialect, or NULL on failure. */
+/* Applies to a new connection the settings that all of them have. Returns the server's dialect, or
+ * NULL on failure. */
 static const struct pg_dialect *configure(PGconn *connection)
 {
 	PGresult *result = PQexec(connection, session_settings);
@@ -170,12 +172,14 @@ struct watch {
 	struct pg_store *store;
 	PGconn *connection; /* NULL while the store is down */
 	bool migrated;
+	struct pg_statistics statistics; /* of the connection */
 };
 
 static void drop_connection(struct watch *watch)
 {
 	PQfinish(watch->connection);
 	watch->connection = NULL;
+	pg_statistics_reset(&watch->statistics);
 }
 
 static bool try_to_bring_up(struct watch *watch, char *why, size_t size)
@@ -259,8 +263,11 @@ static void look(struct watch *watch)
 {
 	char why[512];
 
-	if (PQconsumeInput(watch->connection) == 1 && PQstatus(watch->connection) == CONNECTION_OK)
+	if (PQconsumeInput(watch->connection) == 1 &&
+		PQstatus(watch->connection) == CONNECTION_OK) {
+		pg_statistics_step(&watch->statistics, watch->connection, watch->store->base.name);
 		return;
+	}
 	if (!try_to_bring_up(watch, why, sizeof(why)))
 		pg_store_lost(watch->store, why);
 }

@@ -1,0 +1,80 @@
+/*
+ * The planner multiplies the pages that a table has now by the rows per page that the last ANALYZE
+ * found. If the table had just been emptied then, that is zero rows per page. So the planner takes
+ * the table for empty however large it becomes, and reads the whole primary key for each row of a
+ * batch. Autovacuum ends this within a minute or so, but it may be switched off or busy.
+ *
+ * On Citus nothing is found: the rows of a distributed table are not in the coordinator's table.
+ */
+#include "adapters/store/postgres/postgres_statistics.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#define LOOK_NS (5 * NS_PER_S)
+
+/* Finds tables that the planner believes to have less than a tenth of their rows. Only the owner of
+ * a table may analyze it. */
+static const char misjudged[] =
+	"SELECT string_agg(c.relname, ', '), "
+	"    string_agg(format('ANALYZE %s', c.oid::regclass), '; ') "
+	"FROM pg_stat_user_tables s "
+	"JOIN pg_class c ON c.oid = s.relid "
+	"WHERE c.relnamespace = current_schema()::regnamespace AND c.relpages > 0 "
+	"  AND s.n_live_tup >= 1000 AND pg_has_role(c.relowner, 'USAGE') "
+	"  AND c.reltuples / c.relpages * pg_relation_size(c.oid) "
+	"    / current_setting('block_size')::int < s.n_live_tup / 10 "
+	"HAVING count(*) > 0";
+
+static void ask(struct pg_statistics *statistics, PGconn *connection, const char *sql)
+{
+	statistics->is_asked = PQsendQuery(connection, sql) == 1;
+}
+
+/* Keeps the row that names tables. The results of ANALYZE have no rows. */
+static void take(struct pg_statistics *statistics, PGresult *result)
+{
+	if (!statistics->tables && PQntuples(result) == 1)
+		statistics->tables = result;
+	else
+		PQclear(result);
+}
+
+/* Called after the last result of a query. */
+static void conclude(struct pg_statistics *statistics, PGconn *connection, const char *name)
+{
+	PGresult *tables = statistics->tables;
+
+	statistics->is_asked = false;
+	statistics->tables = NULL;
+	if (!tables)
+		return;
+	log_line(LOG_INFO, "store", "%s: analyzing tables that have grown: %s", name,
+		PQgetvalue(tables, 0, 0));
+	ask(statistics, connection, PQgetvalue(tables, 0, 1));
+	PQclear(tables);
+}
+
+void pg_statistics_step(struct pg_statistics *statistics, PGconn *connection, const char *name)
+{
+	int64_t now_ns = clock_steady_ns(&clock_system);
+
+	if (!statistics->is_asked && now_ns >= statistics->due_at_ns) {
+		statistics->due_at_ns = now_ns + LOOK_NS;
+		ask(statistics, connection, misjudged);
+	}
+	while (statistics->is_asked && !PQisBusy(connection)) {
+		PGresult *result = PQgetResult(connection);
+
+		if (result)
+			take(statistics, result);
+		else
+			conclude(statistics, connection, name);
+	}
+}
+
+void pg_statistics_reset(struct pg_statistics *statistics)
+{
+	PQclear(statistics->tables);
+	*statistics = (struct pg_statistics){0};
+}
