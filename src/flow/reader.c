@@ -21,9 +21,21 @@
 /* The wait for loops is bounded, because a loop that has ended never takes its answers. */
 #define RECEIPT_WAIT_NS NS_PER_S
 
+/*
+ * The large reads that were chosen for the next batch so far: the memory that their answers may
+ * take, and their users, as a set of bits that the hash of the key indexes. Two users who share a
+ * bit (one pair in 65,536) take turns like one.
+ */
+#define USER_BITS 65536
+struct round {
+	size_t bytes;
+	uint64_t users[USER_BITS / 64];
+};
+
 struct reader {
 	struct reader_config config;
 	struct arena arena;
+	struct round round;
 	struct command_list waiting; /* taken from the lane, but not in a batch yet */
 	struct read **reads;         /* the reads of the current batch */
 	struct receipts receipts;
@@ -109,21 +121,13 @@ static void look_up(struct reader *reader, struct read **reads, size_t count)
 
 /* ---- rounds ------------------------------------------------------------------------------- */
 
-/* The large reads that were chosen for the next batch so far: the memory that their answers may
- * take, and their users. */
-struct round {
-	size_t bytes;
-	/* which users have a large read: a set of 256 bits, indexed by the hash of the key */
-	uint64_t users[4];
-};
-
 /* Returns whether the command may join the batch that is being chosen. If it may and is large, adds
  * it to `round`. A command that may not join waits for a later batch. */
 static bool round_takes(struct round *round, const struct command *command)
 {
-	size_t bits = command->hash >> 40 & 255;
-	uint64_t *users = &round->users[bits / 64];
-	uint64_t user = UINT64_C(1) << bits % 64;
+	size_t bit = command->hash >> 40 & (USER_BITS - 1);
+	uint64_t *users = &round->users[bit / 64];
+	uint64_t user = UINT64_C(1) << bit % 64;
 
 	if (!command_is_large(command))
 		return true;
@@ -141,14 +145,16 @@ static bool round_takes(struct round *round, const struct command *command)
 static size_t choose(struct reader *reader, struct command_list *answered)
 {
 	struct command_list later = {0};
-	struct round round = {0};
+	struct round *round = &reader->round;
 	struct command *command;
 	size_t count = 0;
 
+	if (round->bytes > 0) /* most batches have no large read, and leave the set empty */
+		*round = (struct round){0};
 	while ((command = command_list_pop(&reader->waiting))) {
 		if (is_late(reader, command)) {
 			command_list_push(answered, command);
-		} else if (round_takes(&round, command)) {
+		} else if (round_takes(round, command)) {
 			reader->reads[count++] = read_of(command);
 		} else {
 			command_list_push(&later, command);
