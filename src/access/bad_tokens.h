@@ -1,8 +1,8 @@
 /*
- * Counts bad tokens by the address that sent them. A token is bad if it was refused after its
- * signature had been verified, whether or not the signature was right. A verification costs 0.1 ms
- * of a loop, so an address may send 100 bad tokens per second. After that its tokens are refused
- * without verification until the second is over. Tokens that are known to be valid are not
+ * Counts bad tokens by the address that sent them. A token is bad if it was refused only after its
+ * signature had been checked, whether that signature was right or wrong. Checking a signature takes
+ * 0.1 ms of a loop's time, so an address may send 100 bad tokens per second. After that its tokens
+ * are refused without a check until the second is over. Tokens that are known to be valid are not
  * affected.
  *
  * Addresses that agree in 12 bits of their hash share a count. Thread-safe.

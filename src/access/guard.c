@@ -215,14 +215,14 @@ static enum status check_key(struct check *check, enum access access)
 	return STATUS_OK;
 }
 
-/* Returns whether a token has a fault that was found only after its signature had been verified.
- * Only such tokens count as bad, because only verification is expensive. */
+/* Returns whether this fault is found only by, or after, checking the token's signature. Only
+ * tokens with such faults count as bad, because only that check is expensive. */
 static bool was_verified(enum token_fault fault)
 {
 	return fault != TOKEN_GOOD && fault != TOKEN_MALFORMED && fault != TOKEN_OTHER_ALGORITHM;
 }
 
-/* Checks a token. Verifies its signature only the first time that the token is seen. */
+/* Checks a token. Does not verify the signature of a token that is already known to be valid. */
 static enum token_fault judge_token(struct check *check, struct token_claims *claims)
 {
 	struct guard *guard = check->guard;
@@ -358,7 +358,7 @@ void guard_collect(void *context, struct buffer *page)
 	read_us = guard->read_us;
 	pthread_rwlock_unlock(&guard->lock);
 	metrics_family(page, "quipu_access_refused_total", "counter",
-		"Requests refused with 401 or 403, by reason.");
+		"Requests refused with 401, with 403, or with 429 for bad tokens, by reason.");
 	for (size_t i = 0; i < REFUSALS; i++) {
 		char labels[32];
 

@@ -30,9 +30,9 @@ QP_MUST_CHECK struct guard *guard_new(const struct guard_config *config, char *w
 void guard_free(struct guard *guard);
 
 /*
- * Reads the files again; blocks. If a file cannot be used, returns false, names the file in `why`
- * (GUARD_WHY_SIZE bytes) and keeps using its previous contents. Changes of the other file still
- * take effect.
+ * Reads the files again; blocks. If a file cannot be used, returns false, writes the reason to
+ * `why` (GUARD_WHY_SIZE bytes) and keeps using the file's previous contents. Changes of the other
+ * file still take effect.
  */
 QP_MUST_CHECK bool guard_reload(struct guard *guard, char *why);
 
@@ -55,18 +55,18 @@ struct access_question {
 bool access_shows_token(const struct access_question *question);
 
 /*
- * If the caller may call the route, returns OK and sets `*caller`, in memory of `arena`. Otherwise
- * returns UNAUTHENTICATED, FORBIDDEN or TOO_MANY_BAD_TOKENS, sets `*why` to a static sentence for
- * the client, and `*caller` to an anonymous caller. If `guard` is NULL, everyone may call
- * everything. Thread-safe; waits only while a reload swaps keys.
+ * If the caller may call the route, returns OK and sets `*caller`, whose name is allocated from
+ * `arena`. Otherwise returns UNAUTHENTICATED, FORBIDDEN or TOO_MANY_BAD_TOKENS, sets `*why` to a
+ * static sentence for the client, and `*caller` to an anonymous caller. If `guard` is NULL,
+ * everyone may call everything. Thread-safe; waits only while a reload swaps keys.
  */
 QP_MUST_CHECK enum status guard_check(struct guard *guard, struct arena *arena,
 	const struct access_question *question, struct caller *caller, const char **why);
 
 /*
  * Returns whether guard_check() would admit the request, without counting a refusal. Users' tokens
- * are not accepted here. Sets `*name` to the id of the API key that opens the route, or to
- * {NULL, 0} if no API key does. Thread-safe.
+ * are not accepted here. Sets `*name` to the id of the API key that opens the route, allocated
+ * from `arena`, or to {NULL, 0} if no API key opens it. Thread-safe.
  */
 bool guard_would_open(struct guard *guard, struct arena *arena,
 	const struct access_question *question, struct slice *name);

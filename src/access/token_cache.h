@@ -29,8 +29,8 @@ struct token_cache *token_cache_new(void);
 void token_cache_free(struct token_cache *cache);
 
 /*
- * If the token is known and has not expired at `now_us`, returns true and sets `*claims`, in memory
- * of `arena`. Otherwise returns false and leaves `*claims` alone.
+ * If the token is known and has not expired at `now_us`, returns true and sets `*claims`, whose
+ * subject is allocated from `arena`. Otherwise returns false and leaves `*claims` alone.
  */
 QP_MUST_CHECK bool token_cache_find(struct token_cache *cache, struct arena *arena,
 	const unsigned char digest[SHA256_SIZE], int64_t now_us, struct token_claims *claims);

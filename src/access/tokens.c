@@ -107,7 +107,8 @@ static bool read_secret(struct token_checker *checker, struct slice file, char *
 	if (memmem(file.data, file.len, "-----BEGIN", 10))
 		return wrong(why, "this is a PEM file, not a secret for HS256; anyone who knows a "
 				  "public key could sign tokens with it");
-	if (is_public_der(file)) /* the last byte of a key may look like a line break */
+	/* checked before line breaks are cut off, because a key may end with such a byte */
+	if (is_public_der(file))
 		return wrong(why, "this is a public key, not a secret for HS256; anyone who knows "
 				  "it could sign tokens with it");
 	while (ends_with_line_break(file))

@@ -64,9 +64,8 @@ struct token_claims {
 };
 
 /*
- * Looks for all faults, in the order of enum token_fault. If the token is good, returns TOKEN_GOOD
- * and sets `*claims`, in memory of `arena`; otherwise returns the first fault and leaves `*claims`
- * alone.
+ * Checks a token. If it is good, returns TOKEN_GOOD and sets `*claims`, whose subject is allocated
+ * from `arena`; otherwise returns the first fault that it finds and leaves `*claims` alone.
  */
 QP_MUST_CHECK enum token_fault token_check(const struct token_checker *checker, struct arena *arena,
 	struct slice token, int64_t now_us, struct token_claims *claims);

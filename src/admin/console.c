@@ -152,8 +152,8 @@ static void *console_main(void *argument)
 
 	pthread_setname_np(pthread_self(), "console");
 	arena_init(&arena, ARENA_SIZE);
-	/* Versions are times, so they continue after a restart: a page that reconnects with its
-	 * last id receives the first snapshot of the new process. */
+	/* Versions begin at the current time, so a new process begins above those of the old one: a
+	 * page that reconnects with its last id receives the first snapshot. */
 	console->version = clock_wall_us(&clock_system);
 	while (!bell_is_stopping(&console->bell)) {
 		if (hub_wants(console->hub, KEY)) {

@@ -23,7 +23,7 @@
 #define VERIFY_SKEW_US (5 * 60 * 1000000LL)
 
 struct verify_page {
-	struct arena *arena;  /* memory for the page; reset before the next attempt */
+	struct arena *arena;  /* memory for one try of the page */
 	struct row_page rows; /* which rows to read */
 
 	/* The functions verify_finish…() and verify_differ…() set the next three members. */
@@ -53,7 +53,7 @@ struct verifiers {
 	size_t count;
 };
 
-/* Adds a verifier, which must outlive the router. Call it at start, before verify_add_routes(). */
+/* Adds a verifier, which must outlive the router. Called at start, before verify_add_routes(). */
 void verify_add(struct verifiers *verifiers, const struct verifier *verifier);
 
 /* Adds GET /operator/verify and /operator/verify/{service}. `verifiers` must outlive the router. */

@@ -8,8 +8,8 @@
 
 /* The Idempotency-Keys of one service, or of some of its routes. */
 struct verify_idempotency {
-	/* Only Idempotency-Keys whose scopes begin with `prefix` are checked. It is a method and
-	 * the start of a route. */
+	/* Only Idempotency-Keys whose scopes begin with `prefix`, which is a method and the start
+	 * of a route, are checked. */
 	const char *prefix;
 	/* true if Idempotency-Keys may be pending, because the service has effects outside the
 	 * store */
@@ -35,7 +35,8 @@ struct verify_idempotency {
 QP_MUST_CHECK enum status verify_idempotency_look(const struct verify_idempotency *kind,
 	const void *context, struct session *session, struct verify_page *page);
 
-/* Returns the name of an Idempotency-Key, in the page's arena: its scope, a space and the key. */
+/* Returns the name of an Idempotency-Key (its scope, a space and the key), allocated from the
+ * page's arena. */
 struct slice verify_idempotency_id(struct verify_page *page, const struct kept_answer *key);
 
 #endif

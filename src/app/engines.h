@@ -1,6 +1,7 @@
 /*
- * The engines that the program knows. Only engines.c names the adapters of stores and buses: to add
- * an engine, add a folder in adapters/ and a line in engines.c.
+ * The engines of stores and buses that the program knows. Apart from copy.c, which moves data from
+ * SQLite to PostgreSQL, only engines.c includes the adapters of these engines. To add an engine,
+ * add a folder in adapters/ and a line in engines.c.
  *
  * The tables end with an entry without a scheme. Everything here runs on the main thread.
  */

@@ -201,7 +201,8 @@ static void start_intake(struct app *app, bool is_read)
 	app_add_worker(app, free_counter_intake, context);
 }
 
-/* Runs after the server and every publisher have ended. */
+/* Runs after everything that uses the hub has ended: the server, the lanes, the intakes and the
+ * feed. */
 static void free_streams(void *context)
 {
 	struct counters *service = context;

@@ -1,6 +1,6 @@
 /*
  * Opens the data folder, stores, buses and the cache. Engines of stores and buses are looked up in
- * the tables of engines.h by the scheme of their URL, so this file names no such engine.
+ * the tables of engines.h by the scheme of their URL, so this file names none of these engines.
  *
  * The data folder is created and locked when the first engine with a file needs it. Every store,
  * bus and cache is registered before it is started, so that app_close() frees it even if its start

@@ -24,7 +24,7 @@
 
 #define FILES_FOR_OTHERS 256
 
-/* With --drain-timeout (30 s) and FLUSH_NS in drain.c, this is less than the 45 s after which the
+/* This, --drain-timeout (30 s) and FLUSH_NS of drain.c add up to less than the 45 s after which the
  * systemd unit and docker-compose.yml kill the process. */
 #define RELEASE_NS (12 * NS_PER_S)
 
@@ -336,7 +336,8 @@ static void limit_release(void)
 	if (pthread_create(&thread, NULL, end_late, NULL) == 0)
 		pthread_detach(thread);
 	else
-		log_line(LOG_WARN, "main", "nothing limits how long stopping takes: no thread");
+		log_line(LOG_WARN, "main",
+			"cannot start the thread that limits how long stopping takes");
 }
 
 static void release(struct app *app)

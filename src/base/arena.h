@@ -41,7 +41,8 @@ void *arena_calloc(struct arena *arena, size_t count, size_t size);
 
 /*
  * Grows the block at `old` from `old_size` to `size` bytes and returns where it is now. The block
- * stays in place if it is the last one of its chunk and the chunk has room; otherwise it is copied.
+ * stays in place if it is the last block of the newest chunk and that chunk has room; otherwise it
+ * is copied.
  */
 void *arena_grow(struct arena *arena, void *old, size_t old_size, size_t size);
 

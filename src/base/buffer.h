@@ -1,5 +1,5 @@
-/* A buffer appends text to memory of an arena. Every answer body, log line and metrics page is
- * written through a buffer. Appending cannot fail (see arena.h). */
+/* A buffer collects text in a block that is allocated from an arena. Every answer body, log line
+ * and metrics page is written through a buffer. Appending cannot fail (see arena.h). */
 #ifndef QUIPU_BASE_BUFFER_H
 #define QUIPU_BASE_BUFFER_H
 

@@ -5,8 +5,8 @@
  * point is passed for the Nth time, without @N the first time. In release builds
  * FAILPOINT() compiles to nothing.
  *
- * `hold` holds the thread until the test closes the FIFO that QUIPU_FAILPOINT_GATE names; the test
- * can open the FIFO for writing as soon as the thread is there. Other threads go on.
+ * `hold` holds the thread until the test closes the FIFO that QUIPU_FAILPOINT_GATE names. The test
+ * can open the FIFO for writing only once the thread has reached the point. Other threads go on.
  *
  * `off` makes IS_SWITCHED_OFF() true: QUIPU_FAILPOINTS=counters.look=off. With `off` a test can
  * disable one of two mechanisms that have the same effect, or keep a thread from doing its work. In

@@ -170,7 +170,7 @@ static void narrow_all(char *text, size_t len)
 	}
 }
 
-/* What jansson says, and what it leaves out. */
+/* Some of jansson's error texts, and the clearer texts that replace them. */
 static const struct {
 	const char *jansson, *ours;
 } phrases[] = {
@@ -206,7 +206,7 @@ static int quoted_len(const char *quoted)
 /*
  * Writes jansson's error to `why`, without the token that jansson quotes after "near": it comes
  * from the client and may be anything. jansson's column is that of the token's last character; ours
- * is that of its first, unless it is too long for jansson to quote.
+ * is that of its first character, unless the token is too long for jansson to quote.
  */
 static void explain(const json_error_t *error, char *why)
 {

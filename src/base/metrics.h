@@ -96,9 +96,10 @@ struct metrics {
 	size_t count;
 };
 
-/* Registers a collector. Call it only at start. Collectors run on the thread that calls
- * metrics_write(). */
+/* Registers a collector. Call it only at start. */
 void metrics_add(struct metrics *metrics, void (*collect)(void *, struct buffer *), void *context);
+
+/* Runs all collectors, on the calling thread, so that they append their samples to `page`. */
 void metrics_write(const struct metrics *metrics, struct buffer *page);
 
 #endif

@@ -15,8 +15,8 @@ void steady_cond_init(pthread_cond_t *condition);
 /*
  * Releases `lock`, which the caller holds, waits until the condition is signalled or until
  * monotonic time `until_ns`, and takes the lock again. INT64_MAX waits without a limit. Returns
- * false if that time has come. Otherwise returns true, perhaps after a spurious wake-up, so call it
- * in a loop that checks the condition.
+ * false if `until_ns` has come. Otherwise returns true, perhaps after a spurious wake-up, so call
+ * it in a loop that checks the condition.
  */
 bool steady_wait_until(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t until_ns);
 

@@ -69,8 +69,9 @@ struct slice text_cut(struct slice text, size_t max)
 	return slice_make(text.data, max);
 }
 
-/* count_up() cannot find the next character if that one has more bytes, or if the surrogates lie
- * between. In these cases, returns the character after `character`. Otherwise returns NULL. */
+/* count_up() cannot find the next character if that character has more bytes, or if the surrogates
+ * lie between the two. In these cases, returns the character after `character`. Otherwise returns
+ * NULL. */
 static const char *jump_after(struct slice character)
 {
 	static const char *const jumps[][2] = {

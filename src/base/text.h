@@ -48,7 +48,8 @@ bool text_to_time_us(struct slice text, int64_t *time_us);
  * digit. */
 int text_hex_digit(char c);
 
-/* Decodes %XX in a part of a URL and returns a C string. Returns NULL for a broken %XX or a %00. */
+/* Decodes every %XX in a part of a URL. Returns a C string that is allocated from `arena`, or NULL
+ * for a broken %XX or a %00. */
 const char *text_unescape(struct arena *arena, struct slice text);
 
 /* Returns whether `text` is the host part of a URL: host, host:port or [address]:port, without a
@@ -56,8 +57,8 @@ const char *text_unescape(struct arena *arena, struct slice text);
 bool text_is_server(struct slice text);
 
 /*
- * Decodes base64url without padding (RFC 4648, section 5, as RFC 7515 uses it), into memory of
- * `arena`. Refuses text whose leftover bits are not 0.
+ * Decodes base64url without padding (RFC 4648, section 5, as RFC 7515 uses it). `*bytes` is
+ * allocated from `arena`. Refuses text whose leftover bits are not 0.
  */
 bool text_from_base64url(struct arena *arena, struct slice text, struct slice *bytes);
 

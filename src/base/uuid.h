@@ -17,15 +17,15 @@ void uuid_random(char out[UUID_SIZE]);
 void uuid_of_name(struct slice name, char out[UUID_SIZE]);
 
 /* Writes a UUID of version 7. It begins with `time_us`, or with a slightly later time if this
- * process has used that microsecond, or a later one, before. So UUIDs of later calls in this
+ * process has already used that microsecond or a later one. So UUIDs of later calls in this
  * process sort after those of earlier calls. */
 void uuid_of_time(int64_t time_us, char out[UUID_SIZE]);
 
 /* Returns whether the text is a UUID in lower case, as the functions above write it. */
 bool uuid_is_canonical(struct slice text);
 
-/* If `text` is a UUID, returns a copy in lower case, in memory of `arena`. Returns any other text
- * unchanged. Some programs write UUIDs in upper case, so equal UUIDs can differ as text. */
+/* If `text` is a UUID, returns a copy in lower case, allocated from `arena`. Returns any other
+ * text unchanged. Some programs write UUIDs in upper case, so equal UUIDs can differ as text. */
 struct slice uuid_lower(struct arena *arena, struct slice text);
 
 #endif

@@ -25,7 +25,7 @@
 #define DEFAULT_SECONDS 60
 #define SECONDS_MAX 3600 /* limited because the traffic fills the folder */
 #define ROUND_NS (100 * NS_PER_MS)
-#define END_NS NS_PER_S /* how long a server that is ending may live after its connections end */
+#define END_NS NS_PER_S /* how long to wait for the server's end after a failed request */
 #define START_POLL_NS (20 * NS_PER_MS)
 #define TEXT_MAX 4096
 #define LISTENING "quipu listening on "

@@ -30,7 +30,7 @@ struct erase_call {
 
 /* How many rows were changed, or would be changed, in each place of one service. */
 struct erase_sums {
-	struct slice names[PLACES_MAX]; /* the names of the places, in memory of the call's arena */
+	struct slice names[PLACES_MAX]; /* allocated from the call's arena */
 	long long rows[PLACES_MAX];
 	size_t count;
 	bool has_more;
@@ -146,7 +146,8 @@ static bool erase_all(struct erase_call *call, const json_t *served, char *why)
 		const char *service = json_string_value(json_array_get(served, i));
 
 		if (!service || text_has_control(slice_of(service))) {
-			snprintf(why, CLIENT_WHY_SIZE, "the server lists no services");
+			snprintf(
+				why, CLIENT_WHY_SIZE, "the server's list of services is not valid");
 			return false;
 		}
 		if (!erase_service(call, service, why))

@@ -52,9 +52,8 @@ static const char *guess_flag(const struct operands *operands, struct slice name
 	return guess_name(name, names, "--");
 }
 
-/* Reads a flag that every command has and that is not an option: it chooses what to do, not how.
- * Sets `used_text` to true if `text` was the flag's value. Returns false if `name` is no such
- * flag. */
+/* Reads a flag that every command has and that is not in the option table. Sets `used_text` to true
+ * if `text` was the flag's value. Returns false if `name` is no such flag. */
 static bool take_special(struct flags *flags, struct slice name, const char *text, bool *used_text)
 {
 	*used_text = false;

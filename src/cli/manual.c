@@ -90,7 +90,7 @@ static const struct {
 	{"copy", "--json", "print the result as JSON, for programs"},
 };
 
-/* Flags of every command that are not options: they choose what to do, not how to do it. */
+/* Flags that every command has and that are not in the option table. */
 static const struct {
 	const char *name;
 	const char *value; /* "" if the flag takes no value */
@@ -413,8 +413,8 @@ static void bash_verbs(FILE *out)
 	fputs("' ;;\n\tesac\n", out);
 }
 
-/* Prints a case such as "--data|--config) action" for all options whose value is a `kind` (DIR or
- * FILE) or, if `kind` is NULL, for all other options with a value. */
+/* Prints a case such as "--tls-cert|--tls-key) action" for all options whose value is a `kind` (DIR
+ * or FILE) or, if `kind` is NULL, for all other options with a value. */
 static void bash_values_of(FILE *out, const char *kind, const char *action)
 {
 	const char *between = "\t";

@@ -27,8 +27,8 @@ static bool is_of_kubernetes(const char *name)
 	       strstr(name, "PORT_") || (len >= 4 && strcmp(name + len - 4, "PORT") == 0);
 }
 
-/* Returns the names of all variables that the program reads, without the prefix QUIPU_, in memory
- * of `arena`. The array ends with NULL. */
+/* Returns the names of all variables that the program reads, without the prefix QUIPU_, allocated
+ * from `arena`. The array ends with NULL. */
 static const char *const *known_names(struct arena *arena)
 {
 	const char **names = arena_array(arena, const char *, NAMES_MAX);

@@ -31,13 +31,13 @@ struct entitlement_event {
 struct slice entitlement_aggregate_key(
 	struct arena *arena, struct slice user_id, struct slice unit);
 
-/* Packs the event into memory of `arena`. */
+/* Returns the packed event, allocated from `arena`. */
 struct slice entitlement_event_pack(struct arena *arena, const struct entitlement_event *event);
 
 /*
- * Unpacks and checks an event from any sender; its texts are in memory of `arena`. Returns NULL if
- * the event is valid. Otherwise returns a static sentence that says what is wrong, and `event` must
- * not be used.
+ * Unpacks and checks an event from any sender; its texts are allocated from `arena`. Returns NULL
+ * if the event is valid. Otherwise returns a static sentence that says what is wrong, and `event`
+ * must not be used.
  */
 const char *entitlement_event_unpack(
 	struct arena *arena, struct slice packed, struct entitlement_event *event);

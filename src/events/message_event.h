@@ -32,7 +32,7 @@ struct message_event {
 	int64_t at_us;          /* 0 if the message has no time */
 };
 
-/* Returns the JSON text of the event in its envelope, in memory of `arena`. `name_space` is the
+/* Returns the JSON text of the event in its envelope, allocated from `arena`. `name_space` is the
  * .NET namespace: "Quipu.Dialogs". */
 struct slice message_event_write(struct arena *arena, const struct message_event *event,
 	struct slice event_id, const char *name_space);
@@ -40,7 +40,7 @@ struct slice message_event_write(struct arena *arena, const struct message_event
 /*
  * Reads a message, with or without an envelope. Before the call, the caller sets `event->is_read`
  * to say which of the two events it expects. An envelope of the other event is invalid. Texts are
- * in memory of `arena`. Returns NULL if the event is valid. Otherwise returns a static sentence
+ * allocated from `arena`. Returns NULL if the event is valid. Otherwise returns a static sentence
  * that says what is wrong.
  */
 const char *message_event_read(struct arena *arena, struct slice text, struct message_event *event);

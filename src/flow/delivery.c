@@ -33,6 +33,8 @@
 
 /* The circuit breaker opens after this many consecutive attempts without a connection. */
 #define UNREACHABLE_MAX 5
+
+/* The pause between two rows while the circuit breaker is open. */
 #define PROBE_NS (1 * NS_PER_S)
 
 /* A claimed row that is on its way, or whose result is not recorded yet. */
@@ -324,9 +326,9 @@ static void note_reach(struct delivery *delivery, const struct notice_result *re
 }
 
 /* Concludes a failed attempt. If the row has attempts left, it is retried after our own pause, or
- * after the pause that the receiver asked for if that one is longer. If the receiver cannot be
- * reached while the circuit breaker is open, the attempt does not count and the row is due at
- * once. */
+ * after the pause that the receiver asked for if that one is longer. An attempt without a
+ * connection does not count if the circuit breaker is open, even if this attempt has opened it; the
+ * row is then due at once. */
 static void retry_later(
 	struct delivery *delivery, struct sending *sending, const struct notice_result *result)
 {

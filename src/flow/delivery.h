@@ -23,8 +23,8 @@ struct delivery_config {
 	int64_t lease_us; /* must be longer than the notifier ever needs for one row */
 	int32_t attempts_max;
 
-	/* Writes the body to send for a row, in memory of `arena`. Returns NULL on success,
-	 * otherwise the reason for the failure. */
+	/* Sets `*body` to the body to send for a row. The body points into the claim or is
+	 * allocated from `arena`. Returns NULL on success, otherwise the reason for the failure. */
 	const char *(*write_body)(
 		struct arena *arena, const struct claim *claim, struct slice *body);
 };
@@ -34,7 +34,8 @@ struct delivery;
 /* Starts the thread. */
 struct delivery *delivery_start(const struct delivery_config *config);
 
-/* Ends the thread, ends its claims on unsent rows, and frees the delivery. */
+/* Ends the thread, records the results that are known, returns the rows that are on their way (they
+ * are sent again later), and frees the delivery. */
 void delivery_stop(void *delivery);
 
 struct delivery_counts {

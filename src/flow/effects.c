@@ -202,8 +202,8 @@ static enum status settle_once(struct effects *effects, struct write **writes, s
 	return status;
 }
 
-/* Returns whether a transaction that ended with `status` certainly changed nothing and may run
- * again. Running any other transaction again could record an effect twice. */
+/* Returns whether a transaction that ended with `status` changed nothing and may succeed if it runs
+ * again. If its outcome is unknown, running it again could record an effect twice. */
 static bool may_settle_again(enum status status)
 {
 	return status == STATUS_RERUN || status == STATUS_LOCK_BUSY ||

@@ -14,7 +14,8 @@ struct write_group {
 	size_t count;
 };
 
-/* Returns the groups, in the arena of the batch. */
+/* Returns the groups, allocated from the arena of the batch, and sets `*group_count` to their
+ * number. */
 struct write_group *write_groups(const struct write_batch *batch, size_t *group_count);
 
 /* Marks all writes of the group as BUSY, because another session holds their row. */

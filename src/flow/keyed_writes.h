@@ -4,8 +4,8 @@
  * and COMMIT, and return the session's status.
  *
  * A write without an effect outside the store needs one transaction: look up the key, decide, store
- * the answer. A write with an effect first stores a pending answer, which belongs to the try that
- * stored it until a lease ends. A second transaction records how the effect ended.
+ * the answer. A write with an effect first stores a pending answer under a lease; until the lease
+ * ends, no other attempt may take the key over. A second transaction records how the effect ended.
  *
  * Private to flow/; used only on the committer's thread.
  */
@@ -25,7 +25,7 @@ struct keyed_writes {
 /*
  * Collects the writes with an Idempotency-Key as `fresh`. If several writes share a key, keeps the
  * first write and marks the others as REPEATED: once this transaction has committed, they get the
- * answer that is stored under the key. The arrays live in the batch's arena.
+ * answer that is stored under the key. The arrays are allocated from the batch's arena.
  */
 struct keyed_writes keyed_writes_of(const struct write_batch *batch);
 

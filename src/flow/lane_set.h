@@ -24,8 +24,9 @@ struct lane_service {
 	struct waiting waiting; /* all zero for the defaults */
 
 	/*
-	 * Optional. Creates the private state of one write lane, such as its connections. The
-	 * callbacks below get that state as `lane`; without open_lane they get `context` instead.
+	 * Optional. open_lane() creates the private state of one write lane, such as its
+	 * connections, and close_lane() frees it. The callbacks below get that state as `lane`;
+	 * without open_lane they get `context` instead.
 	 */
 	void *(*open_lane)(void *context);
 	void (*close_lane)(void *lane);

@@ -1,7 +1,7 @@
 /*
  * Parked commands wait per key in a small hash table that one committer owns, so it needs no lock.
  * When a key is due, all its commands leave together, which keeps their order. A command whose
- * deadline passes leaves by itself; the other commands stay in order. Few commands are ever parked,
+ * deadline passes leaves without the others, which stay in order. Few commands are ever parked,
  * so the next due time is found by walking through the table.
  */
 #include "flow/parking.h"

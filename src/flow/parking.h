@@ -1,7 +1,7 @@
 /*
- * Holds commands whose row is locked by another session. They wait per key, in order, and are
- * retried when due, so that a lock held elsewhere delays only the commands on the locked row.
- * Belongs to one committer thread and takes no lock.
+ * Holds commands that wait for a row that another session has locked, or for an Idempotency-Key
+ * that is pending elsewhere. They wait per key, in order, and are retried when due, so that only
+ * commands on the same key are delayed. Belongs to one committer thread and takes no lock.
  */
 #ifndef QUIPU_FLOW_PARKING_H
 #define QUIPU_FLOW_PARKING_H

@@ -31,8 +31,8 @@ struct publish_ops {
 	/*
 	 * Begins the effects of a round. Each effect must end by a deadline that is counted from
 	 * the `reserved_ns` of its write. May block until the effects have ended. Memory that
-	 * publish() allocates in the arena of the round stays valid until all effects of the round
-	 * have ended.
+	 * publish() allocates from the arena of the round stays valid until all effects of the
+	 * round have ended.
 	 */
 	void (*publish)(void *service, const struct write_batch *round);
 

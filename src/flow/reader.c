@@ -24,7 +24,7 @@
 /*
  * The large reads that were chosen for the next batch so far: the memory that their answers may
  * take, and their users, as a set of bits that the hash of the key indexes. Two users who share a
- * bit (one pair in 65,536) take turns like one.
+ * bit (one pair in 65,536) take turns as if they were one user.
  */
 #define USER_BITS 65536
 struct round {

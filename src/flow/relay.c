@@ -11,7 +11,8 @@
  *      worker cannot undo what its successor did.
  *   3. While the bus is known to be away, no attempt is counted and no row is delayed. A row is
  *      given up only if it cannot be read, or if a bus that is up has refused it too many times.
- *      Shortly after an outage no attempt is counted either, and no row waits longer than TRY_AWAY.
+ *      Shortly after an outage no attempt is counted either, and no row waits longer than the
+ *      pause of TRY_AWAY.
  *   4. The first worker polls, probes the bus and counts rows. The other workers only help while
  *      there is more to publish.
  */
@@ -29,12 +30,14 @@
 #include "flow/claims.h"
 #include "runtime/bell.h"
 
-/* If the bus comes back during a publish that it does not notice, this time and the pause of
- * TRY_AWAY pass until the next attempt: together they stay below 5 s. */
+/* How long a publish may take. If the bus comes back during a publish without taking the messages,
+ * this time and the pause of TRY_AWAY pass until the next attempt: together less than 5 s. */
 #define PUBLISH_NS (3 * NS_PER_S)
+
 /* How long after an outage the bus may refuse messages because it is not complete yet: a queue that
  * is not declared yet, a stream without a leader. Such a refusal counts as part of the outage. */
 #define RETURN_NS (5 * NS_PER_S)
+
 #define RETRY_NS (100 * NS_PER_MS)
 #define LOOK_NS (5 * NS_PER_S)
 #define HELPER_WAIT_NS (3600 * NS_PER_S)
@@ -56,7 +59,7 @@ struct relay_worker {
 	atomic_bool is_idle;
 	pthread_t thread;
 
-	/* The current batch is in arenas[0]; the next batch is claimed into arenas[1]. */
+	/* The current batch is allocated from arenas[0], the next batch from arenas[1]. */
 	struct arena arenas[2];
 	struct claim *claims;
 	struct claim *next_claims;
@@ -191,8 +194,8 @@ static enum status exchange(struct relay_worker *worker, size_t max, size_t *cla
 	return status;
 }
 
-/* Notes when the rows are due that the bus did not confirm. The store counts their delays from a
- * moment before this one. */
+/* Notes when the rows that the bus did not confirm are due again. The store counts their delays
+ * from an earlier moment, so none of them is due later than noted here. */
 static void note_delayed(struct relay_worker *worker)
 {
 	for (size_t i = 0; i < worker->count; i++) {
@@ -567,7 +570,8 @@ static const struct family {
 		"Events that failed too many times or cannot be read.",
 		offsetof(struct relay, given_up), 1},
 	{"quipu_outbox_lost_claims_total", "counter",
-		"Claims that another relay took over after their lease had ended.",
+		"Claims lost because another relay took the row over or the lease could not be "
+		"renewed.",
 		offsetof(struct relay, lost), 1},
 };
 

@@ -1,8 +1,8 @@
 /*
  * A relay publishes the events of an outbox: it claims pending rows, publishes them and ends the
  * claims, on threads of its own. Several relays, in this process and in others, share one outbox.
- * Each claims rows that no other relay holds, and a relay that has stalled past its lease publishes
- * and records nothing.
+ * Each claims rows that no other relay holds, and a relay that has stalled past its lease neither
+ * publishes nor records anything.
  *
  *   claim      a transaction; up to `batch` rows, oldest first
  *   publish    all rows at once, outside any transaction, well within the lease
@@ -29,9 +29,9 @@ struct relay_config {
 	struct bus *bus;
 
 	/*
-	 * Fills in the message for a row; the message's id is already set. Texts live in the claim
-	 * or in `arena`. Returns false if the row can never be published. Runs on a thread of the
-	 * relay.
+	 * Fills in the message for a row; the message's id is already set. Text that the claim does
+	 * not contain is allocated from `arena`. Returns false if the row can never be published.
+	 * Runs on a thread of the relay.
 	 */
 	bool (*address)(struct arena *arena, const struct claim *row, struct bus_message *message);
 
@@ -52,8 +52,8 @@ struct relay;
 /* Starts the threads. */
 struct relay *relay_start(const struct relay_config *config);
 
-/* Ends each thread after its current batch, returns claimed rows to the outbox, and frees the
- * relay. */
+/* Ends each thread once it has published its current batch and ended the claims, and frees the
+ * relay. If the store does not answer, the claims end with their leases. */
 void relay_stop(void *relay);
 
 /* Writes the metrics of all relays together, because samples of one name must be adjacent. */

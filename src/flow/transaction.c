@@ -1,7 +1,7 @@
 /*
  * The order of the steps makes Idempotency-Keys safe: see flow/keyed_writes.c. The first step
- * records, under their Idempotency-Keys, how the effects of earlier batches ended. So a write that
- * repeats such a key finds the answer.
+ * records how the effects of earlier batches ended, under the Idempotency-Keys of their writes. So
+ * a write of this batch that repeats such a key finds the answer.
  */
 #include "flow/transaction.h"
 

@@ -1,6 +1,7 @@
 /*
  * Keeps track of the clients that one loop waits for. A connection whose client has to act next is
- * in one of four queues, ordered by when the wait began:
+ * in one of four queues. A connection joins at the end, so that a queue is roughly ordered by when
+ * the waits began:
  *
  *   idle    the client may send a request, or close
  *   holds   the same as idle, but HTTP/2 keeps memory for the connection

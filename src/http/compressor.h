@@ -14,7 +14,7 @@ struct compressor;
 struct compressor *compressor_new(void);
 void compressor_free(struct compressor *compressor);
 
-/* Returns the compressed `body` in memory of `arena`, or {NULL, 0} if it would not be shorter. */
+/* Returns `body` compressed, allocated from `arena`, or {NULL, 0} if that would not be shorter. */
 struct slice compressor_gzip(struct compressor *compressor, struct arena *arena, struct slice body);
 
 /* Returns whether a client with this Accept-Encoding prefers gzip to the uncompressed body. */

@@ -259,7 +259,7 @@ static bool decipher(struct connection *connection, struct slice *bytes)
 		connection->input_ended = true;
 		return true;
 	default:
-		/* pump even without plain text: the handshake may have produced output */
+		/* pump even without plain text: note_turn() must see that the handshake is done */
 		return true;
 	}
 }

@@ -24,8 +24,8 @@ bool cors_is_preflight(const struct request *request);
 bool cors_preflight_is_safe(const struct request *request);
 
 /*
- * Returns the answer to a preflight, in the request's arena: 204, or a refusal if the page's origin
- * is not in `origins`. `allow` lists the methods of the path, such as "GET, HEAD".
+ * Returns the answer to a preflight, allocated from the request's arena: 204, or a refusal if the
+ * page's origin is not in `origins`. `allow` lists the methods of the path, such as "GET, HEAD".
  */
 struct answer cors_preflight(struct slice origins, struct request *request, struct slice allow);
 

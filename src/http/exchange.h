@@ -10,13 +10,14 @@
  *   serving     another large answer must be done first  waiting
  *   waiting     the other large answer is done           serving
  *   answered    the next pump submits it to nghttp2      sending, or streaming
- *   sending     its last frame is in the output          sent; freed when the output is written
+ *   sending     its last frame is in the output, or it   sent; freed when the output is written
+ *               is reset
  *   streaming   its event stream ends                    gone
  *   serving     the client resets it                     serving until its command is back
  *   any other   the client resets it                     gone
  *
- * The exchange of a request lives in the request's arena. The exchange of an event stream, which
- * outlives its request, is a member of the stream. Private to http/.
+ * The exchange of a request is allocated from the request's arena. The exchange of an event stream,
+ * which outlives its request, is a member of the stream. Private to http/.
  */
 #ifndef QUIPU_HTTP_EXCHANGE_H
 #define QUIPU_HTTP_EXCHANGE_H

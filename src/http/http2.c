@@ -352,7 +352,7 @@ static bool defers(struct connection *connection, struct request *request)
 {
 	struct http2 *http2 = connection->http2;
 
-	/* A request that asks several lanes in turn is not deferred behind itself. */
+	/* A request that looks up several large answers in turn does not wait for itself. */
 	if (!http2->large || http2->large == request->exchange) {
 		http2->large = request->exchange;
 		return false;

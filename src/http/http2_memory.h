@@ -27,8 +27,8 @@ struct http2_memory {
 	size_t bytes;
 };
 
-/* Returns the functions with which a session of nghttp2 allocates and frees. They count in
- * `memory`, which must outlive the session. */
+/* Returns the functions with which a session of nghttp2 allocates and frees. They count the
+ * bytes in `memory`, which must outlive the session. */
 nghttp2_mem http2_memory_functions(struct http2_memory *memory);
 
 void http2_pool_release(struct http2_pool *pool);

@@ -54,9 +54,9 @@ void hub_publish(struct hub *hub, struct slice key, int64_t version, struct slic
 bool hub_wants(struct hub *hub, struct slice key);
 
 /*
- * Sets `*keys` to copies, in `arena`, of all keys that have streams now, and returns how many there
- * are. Thread-safe. For callers that know that another process has changed values, but not which
- * values.
+ * Sets `*keys` to copies, allocated from `arena`, of all keys that have streams now, and returns
+ * how many there are. Thread-safe. For callers that know that another process has changed values,
+ * but not which values.
  */
 size_t hub_keys(struct hub *hub, struct arena *arena, struct slice **keys);
 

@@ -1,6 +1,6 @@
 /*
- * A request stands between its connection and its command. A request has at most one command in a
- * lane at a time. If the client leaves meanwhile, the request loses its connection, waits for the
+ * A request stands between its connection and its command. A request waits for at most one command
+ * at a time. If the client leaves meanwhile, the request loses its connection, waits for the
  * command to come back, and is freed without an answer.
  *
  * request_charge() charges the memory of a request to its connection. Because the arena grows,

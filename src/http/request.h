@@ -90,7 +90,8 @@ void request_answer(struct request *request, struct answer answer);
 /*
  * Submits `command`, allocated from the request's arena, to `lane`; the command's answer becomes
  * the request's answer. If the lane is full, or if the answer may be large and no memory is left
- * for clients, answers with OVERLOADED at once. Call it once, on the loop; never blocks.
+ * for clients, answers with OVERLOADED at once. Call it on the loop, while the request waits for no
+ * other command; never blocks.
  */
 void request_submit(struct request *request, struct lane *lane, struct command *command);
 
@@ -104,8 +105,9 @@ QP_MUST_CHECK bool request_expect(struct request *request, struct command *comma
 
 /*
  * The same as request_submit(), but when the command is back, `answered(request, command)` runs on
- * the loop and either answers the request or starts its stream. `answered` does not run if the
- * client is gone or if the command was refused with OVERLOADED.
+ * the loop and answers the request, starts its stream, or submits the request's next command with
+ * request_submit_then(). `answered` does not run if the client is gone or if the command was
+ * refused with OVERLOADED.
  */
 void request_submit_then(struct request *request, struct lane *lane, struct command *command,
 	void (*answered)(struct request *request, struct command *command));

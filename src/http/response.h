@@ -20,9 +20,9 @@ void response_fields(
 	const struct request *request, struct slice date, struct response_fields *fields);
 
 /*
- * Returns the bytes of the request's answer, in the request's arena. A large body is not copied:
- * `*body` then points to the body and must be sent after the returned bytes. Otherwise `*body` is
- * empty. `date` is an IMF-fixdate.
+ * Returns the bytes of the request's answer, allocated from the request's arena. A large body is
+ * not copied: `*body` then points to the body and must be sent after the returned bytes. Otherwise
+ * `*body` is empty. `date` is an IMF-fixdate.
  */
 struct slice response_render(
 	struct request *request, struct slice date, bool close_after, struct slice *body);

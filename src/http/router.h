@@ -34,7 +34,7 @@ struct route {
 /*
  * A style is the format of refusals for all paths that begin with `prefix`. It replaces
  * problem+json there, even if no route matches. `render` returns the answer for `refusal`, whose
- * member `problem` is set, in memory of `arena`.
+ * member `problem` is set. The answer is allocated from `arena`.
  */
 struct route_style {
 	const char *prefix; /* e.g. "/twirp/" */
@@ -72,7 +72,7 @@ void router_apply_style(const struct router *router, struct request *request);
 
 /*
  * Finds the route for a method and path. Returns OK and sets `route` and `params` of `*match`; or
- * returns METHOD_NOT_ALLOWED and sets `allow`, in memory of `arena`, if the path has only routes
+ * returns METHOD_NOT_ALLOWED and sets `allow`, allocated from `arena`, if the path has only routes
  * for other methods; or returns ROUTE_NOT_FOUND if no route has this path. Members that are not set
  * are undefined.
  */

@@ -533,8 +533,8 @@ static void collect_ended(const struct server *server, struct buffer *page)
 	static const char name[] = "quipu_http_connections_ended_total";
 
 	metrics_family(page, name, "counter",
-		"Connections closed to make room because their clients kept the server waiting "
-		"longest.");
+		"Connections that the server closed to make room for others, to free memory, or "
+		"because of a flood.");
 	metrics_sample(page, name, "for=\"room\"",
 		sum_workers(server, offsetof(struct http_worker, ended_for_room)));
 	metrics_sample(page, name, "for=\"memory\"",

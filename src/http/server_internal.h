@@ -8,9 +8,9 @@
 struct http_worker;
 
 /*
- * Counts one more open stream and returns true, unless `most` are open already: all workers share
- * this count, and two of them must not take the last place both. server_return_stream() is called
- * when the stream ends. Thread-safe.
+ * Counts one more open stream and returns true, or returns false if `most` are open already. All
+ * workers share this count, and two of them cannot both take the last place. Call
+ * server_return_stream() when the stream ends. Thread-safe.
  */
 bool server_take_stream(struct server *server, size_t most);
 void server_return_stream(struct server *server);

@@ -23,8 +23,8 @@ struct stream {
 	struct stream_event *waiting;  /* the newest value, until it is written */
 	/* the highest id that was offered or that the client knows, or -1 */
 	int64_t last_id;
-	/* the request's caller, but without its name: the name is in the request's arena, which the
-	 * stream outlives */
+	/* the request's caller, but without its name: the name is allocated from the request's
+	 * arena, which the stream outlives */
 	struct caller caller;
 	struct exchange exchange; /* carries the stream in HTTP/2; unused in HTTP/1.1 */
 	bool is_ending;

@@ -158,8 +158,8 @@ bool worker_make_room(struct http_worker *worker)
 	struct connection *longest = client_queues_longest(&worker->client_queues);
 
 	/* Never closes a connection whose request has arrived, even if the loop has not read it
-	 * yet. Then nothing is closed this time: once the loop has read that request, another
-	 * connection is the one that has waited longest. */
+	 * yet. In that case nothing is closed this time: once the loop has read that request,
+	 * another connection is the one that has waited longest. */
 	if (!longest ||
 		((longest->place.state == CLIENT_IDLE || longest->place.state == CLIENT_HOLDS) &&
 			connection_has_unread_input(longest)))

@@ -103,7 +103,7 @@ bool worker_make_room(struct http_worker *worker);
 bool worker_is_full(const struct http_worker *worker);
 
 /* Closes connections that occupy memory and wait for their clients, until the worker is no longer
- * full (see worker_is_full()) or no such connection is left. */
+ * full (see worker_is_full()) or client_queues_longest_holding() finds none. */
 void worker_free_memory(struct http_worker *worker);
 
 /*

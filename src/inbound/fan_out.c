@@ -1,7 +1,7 @@
 /*
  * An arena belongs to one thread, but several committers run the writes of one request at once. So
  * each lane gets an arena of its own for the answers of its writes, and only the loop allocates
- * memory in the request's arena.
+ * from the request's arena.
  */
 #include "inbound/fan_out.h"
 

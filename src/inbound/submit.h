@@ -9,8 +9,8 @@
 
 /*
  * Refuses the request if reading it found errors; otherwise submits `write` to its lane, with the
- * Idempotency-Key of the request if there is one. `write` must be in the request's arena, and its
- * command's key must be set.
+ * Idempotency-Key of the request if there is one. `write` must be allocated from the request's
+ * arena, and its command's key must be set.
  */
 void submit_write(struct input *input, struct lane_set *lanes, struct write *write);
 

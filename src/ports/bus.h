@@ -119,8 +119,8 @@ struct producer;
 struct producer_ops {
 	/*
 	 * Publishes all messages and waits until the fate of each message is known, but at most
-	 * until the monotonic time `until_ns`. May return later than that: by 0.5 s on Kafka, 0.4 s
-	 * on NATS and 0.1 s on RabbitMQ.
+	 * until the monotonic time `until_ns`. May return later than that: by up to 0.5 s on Kafka,
+	 * 0.4 s on NATS and 0.1 s on RabbitMQ.
 	 *
 	 * Returns OK if every message has a fate; a message to a channel that was not declared is
 	 * NOT_PERSISTED. Returns BUS_UNAVAILABLE immediately if the engine is known to be
@@ -140,9 +140,9 @@ struct producer_ops {
 	 *
 	 * collect() blocks until more fates are decided, wake() is called, or the earliest
 	 * `until_ns` of the begin() calls under way has come. When that time has come, collect()
-	 * gives up all messages under way, also those of later calls, and decides their fates: if
-	 * the oldest messages hang, the later messages hang with them. collect() may return later
-	 * than that time, by as much as publish().
+	 * gives up all messages under way, also those of later calls, and decides their fates,
+	 * because one message that hangs holds up all later ones. collect() may return later than
+	 * that time, by as much as publish().
 	 *
 	 * wake() makes a waiting collect() return early. If no collect() is waiting, the next
 	 * collect() returns early. Thread-safe; never blocks.

@@ -1,12 +1,13 @@
 /*
- * A cache may forget anything at any time and may be unreachable; no correctness depends on it.
- * Implemented by adapters/cache/memory and adapters/cache/redis. A program without a cache has a
- * NULL pointer.
+ * A cache may forget anything at any time and may be unreachable; correctness never depends on it.
+ * Implemented by adapters/cache/memory and adapters/cache/redis. If there is no cache, the pointer
+ * to it is NULL.
  *
- * A session is used by one thread at a time. Its functions block for one round trip, however many
- * entries there are, but not longer than a short timeout. CACHE_AWAY means that the cache cannot be
- * used now and the caller continues without it. While the cache is away, calls return immediately
- * and a background probe tries to reach the cache; each change of state is logged once.
+ * A session is used by one thread at a time. Its functions block for at most a few round trips,
+ * however many entries there are, and each round trip has a short timeout. CACHE_AWAY means that
+ * the cache cannot be used now and the caller continues without it. While the cache is away, calls
+ * return immediately and a background probe tries to reach the cache; each change of state is
+ * logged once.
  */
 #ifndef QUIPU_PORTS_CACHE_H
 #define QUIPU_PORTS_CACHE_H

@@ -8,7 +8,7 @@
  *   PENDING   claim, when it is due     BUSY       locked_by, locked_at, lease_until set;
  *                                                  claim_epoch + 1; last_error empty
  *   BUSY      claim, lease is over      BUSY       as above
- *   BUSY      end: CLAIM_DONE           DONE       published_at or sent_at; lease_until empty
+ *   BUSY      end: CLAIM_DONE           DONE       published_at or sent_at
  *   BUSY      end: CLAIM_RETRY          PENDING    attempt_count + 1, next_retry_at, last_error
  *   BUSY      end: CLAIM_DELAYED        PENDING    attempt_count unchanged, next_retry_at,
  *                                                  last_error
@@ -18,9 +18,9 @@
  *   FAILED    discard                   DISCARDED
  *   DONE      resend (outbox)           PENDING    attempt_count 0, due at once
  *
- * BUSY and DONE are called IN_FLIGHT and PUBLISHED in outboxes, PROCESSING and SENT in
- * notifications, and SENDING and SENT in outbound messages. Functions block and return a status
- * that ports/store.h lists.
+ * Every end of a claim empties lease_until. BUSY and DONE are called IN_FLIGHT and PUBLISHED in
+ * outboxes, PROCESSING and SENT in notifications, and SENDING and SENT in outbound messages.
+ * Functions block and return a status that ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_CLAIM_REPOSITORY_H
 #define QUIPU_PORTS_CLAIM_REPOSITORY_H
@@ -88,7 +88,7 @@ struct claim_repository;
 struct claim_repository_ops {
 	/*
 	 * Claims up to `terms->max` rows that are due, oldest first, and skips rows that other
-	 * sessions are claiming. Fills `claims`, whose slices are in memory of `arena`. Must be
+	 * sessions are claiming. Fills `claims`, whose slices are allocated from `arena`. Must be
 	 * called in a transaction.
 	 */
 	QP_MUST_CHECK enum status (*claim)(const struct claim_repository *repository,

@@ -66,8 +66,9 @@ struct dead_letter_repository_ops {
 	/*
 	 * Resolves a letter. REPLAY makes an event, notification or outbound message PENDING again,
 	 * but only marks poison as replayed, because only the service knows what to do with its
-	 * payload. DISCARD drops the letter. If there is no unresolved letter of this name, sets
-	 * `found` to false and changes nothing. Must be called in a transaction.
+	 * payload. DISCARD drops the letter. If there is no unresolved letter of this name, or if
+	 * REPLAY finds that what failed has been swept, sets `found` to false and changes nothing.
+	 * Must be called in a transaction.
 	 */
 	QP_MUST_CHECK enum status (*resolve)(const struct dead_letter_repository *repository,
 		struct session *session, const struct dead_letter_resolution *resolution,

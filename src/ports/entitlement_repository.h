@@ -86,7 +86,7 @@ struct entitlement_changes {
 /* One entitlement with its sources. */
 struct entitlement_look {
 	struct entitlement_row row; /* the caller sets user_id and unit; look() sets the rest */
-	/* output, in memory of the arena: active sources, newest first, then revoked sources,
+	/* output, allocated from the arena: active sources, newest first, then revoked sources,
 	 * newest first */
 	struct entitlement_source *sources;
 	size_t source_count;
@@ -99,7 +99,7 @@ struct entitlement_query {
 	struct slice status; /* only rows with this status, ACTIVE or REVOKED; empty for all */
 	size_t limit;
 
-	struct entitlement_row *rows; /* output, in memory of the arena; at most `limit` */
+	struct entitlement_row *rows; /* output, allocated from the arena; at most `limit` */
 	size_t row_count;
 };
 

@@ -40,7 +40,7 @@ struct message_query {
 	 * further message */
 	size_t text_max;
 
-	struct message *messages; /* output, newest first, in memory of the arena */
+	struct message *messages; /* output, newest first, allocated from the arena */
 	size_t message_count;
 };
 
@@ -59,7 +59,7 @@ struct conversation_query {
 	size_t limit;
 	size_t text_max; /* as in struct message_query, for the texts of the last messages */
 
-	struct conversation *conversations; /* output, newest first, in memory of the arena */
+	struct conversation *conversations; /* output, newest first, allocated from the arena */
 	size_t conversation_count;
 };
 
@@ -72,7 +72,7 @@ struct unread_query {
 	size_t limit;
 
 	bool exists;       /* output: `up_to` is a message from this sender to this receiver */
-	struct slice *ids; /* output, oldest first, in memory of the arena; at most `limit` */
+	struct slice *ids; /* output, oldest first, allocated from the arena; at most `limit` */
 	size_t id_count;
 };
 

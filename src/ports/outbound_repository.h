@@ -52,8 +52,8 @@ struct outbound_repository_ops {
 	QP_MUST_CHECK enum status (*know)(const struct outbound_repository *repository,
 		struct session *session, struct outbound_message *messages, size_t count);
 
-	/* Looks up one message by its id. Texts are in memory of `arena`. Must be called outside a
-	 * transaction. */
+	/* Looks up one message by its id. Texts are allocated from `arena`. Must be called outside
+	 * a transaction. */
 	QP_MUST_CHECK enum status (*find)(const struct outbound_repository *repository,
 		struct session *session, struct arena *arena, struct outbound_message *message);
 

@@ -64,7 +64,7 @@ struct pot_lock {
 struct pot_page {
 	int64_t offset;
 	int32_t limit;
-	struct pot_row *pots; /* output, in memory of the arena */
+	struct pot_row *pots; /* output, allocated from the arena */
 	size_t count;         /* output: how many pots the page has */
 };
 
@@ -92,8 +92,8 @@ struct pot_repository;
 
 struct pot_repository_ops {
 	/*
-	 * Takes the locks of all pots that exist and are free, and reads the contents of these
-	 * pots. Pots are unique and sorted by id. Must be called in a transaction.
+	 * Takes the lock of each given pot that exists and is free, and reads its contents. Pots
+	 * are unique and sorted by id. Must be called in a transaction.
 	 */
 	QP_MUST_CHECK enum status (*take)(const struct pot_repository *repository,
 		struct session *session, const struct pot_lock *lock, struct pot_content *pots,
@@ -117,7 +117,7 @@ struct pot_repository_ops {
 		struct session *session, struct pot_row *pots, size_t count);
 
 	/* find() looks up pots by id, find_names() looks up pots by name, both without locking the
-	 * pots. The names found are in memory of `arena`. Must be called outside a transaction. */
+	 * pots. The names are allocated from `arena`. Must be called outside a transaction. */
 	QP_MUST_CHECK enum status (*find)(const struct pot_repository *repository,
 		struct session *session, struct arena *arena, struct pot_row *pots, size_t count);
 	QP_MUST_CHECK enum status (*find_names)(const struct pot_repository *repository,

@@ -142,8 +142,8 @@ struct session_ops {
 
 	/*
 	 * Looks up records, which are sorted by scope and key. Sets `found` in each record; if the
-	 * key is found, also sets `same_request`, `owner`, `lease_is_over`, `note` and `answer`, in
-	 * memory of `arena`. Must be called in a transaction.
+	 * key is found, also sets `same_request`, `owner`, `lease_is_over`, `note` and `answer`,
+	 * whose texts are allocated from `arena`. Must be called in a transaction.
 	 */
 	QP_MUST_CHECK enum status (*idempotency_find)(struct session *session, struct arena *arena,
 		struct idempotency_record *records, size_t count);

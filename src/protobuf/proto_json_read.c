@@ -167,7 +167,7 @@ static bool read_enum(struct reading *reading, const struct place *place, const 
 		return read_32(reading, place, value, true, member);
 	found = protobuf_c_enum_descriptor_get_value_by_name(descriptor, json_string_value(value));
 	if (!found) {
-		fail(reading, place, "must be a name that the enum has");
+		fail(reading, place, "must be the name of a value of the enum");
 		reading->error->is_argument = true;
 		return false;
 	}

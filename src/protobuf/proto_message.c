@@ -26,8 +26,9 @@ static void check_message(const ProtobufCMessageDescriptor *descriptor, int dept
 	for (unsigned i = 0; i < descriptor->n_fields; i++) {
 		const ProtobufCFieldDescriptor *field = &descriptor->fields[i];
 
+		/* there are no other labels, because protoc-c refuses proto3's `optional` */
 		assert(field->label == PROTOBUF_C_LABEL_NONE ||
-			field->label == PROTOBUF_C_LABEL_REPEATED); /* proto3 has no other labels */
+			field->label == PROTOBUF_C_LABEL_REPEATED);
 		if (field->type == PROTOBUF_C_TYPE_MESSAGE)
 			check_message(field->descriptor, depth + 1);
 	}

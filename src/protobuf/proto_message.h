@@ -1,9 +1,9 @@
 /*
  * Reads and writes protobuf messages in both encodings of Twirp, binary and JSON, by walking
- * protobuf-c's descriptors. Supports all messages of a proto3 file, except those with features that
- * the descriptors do not describe: maps, json_name, messages that contain themselves, and
- * well-known types other than Timestamp. proto_check() detects the last two at start. All functions
- * are pure and thread-safe.
+ * protobuf-c's descriptors. Supports all messages of a proto3 file, except those that use maps or
+ * json_name (the descriptors do not describe them), contain themselves, or use well-known types
+ * other than Timestamp. proto_check() detects the last two at start. All functions are pure and
+ * thread-safe.
  */
 #ifndef QUIPU_PROTOBUF_PROTO_MESSAGE_H
 #define QUIPU_PROTOBUF_PROTO_MESSAGE_H
@@ -16,7 +16,8 @@
 
 enum proto_encoding { PROTO_JSON, PROTO_BINARY };
 
-/* Why a message cannot be read. The texts are static or in the arena of the reader. */
+/* Why a message cannot be read. The texts are static or allocated from the arena passed to
+ * proto_read(). */
 struct proto_error {
 	bool is_argument;  /* the message can be decoded, but the field must not have this value */
 	const char *where; /* the field, e.g. "coins[0].kind"; "" for the message as a whole */
@@ -28,8 +29,8 @@ struct proto_error {
 void proto_check(const ProtobufCMessageDescriptor *descriptor);
 
 /*
- * Decodes the message in `bytes` into memory of `arena`. The result does not point into `bytes`,
- * and its strings are UTF-8 without NUL. Returns NULL and sets `*error` on failure.
+ * Decodes the message in `bytes`. The result is allocated from `arena` and does not point into
+ * `bytes`, and its strings are UTF-8 without NUL. Returns NULL and sets `*error` on failure.
  *
  * JSON follows the mapping of proto3 and Quipu's general rules for JSON: fields by their own name
  * or in lowerCamelCase, null means absent, unknown fields are ignored, enums by name or number,
@@ -41,8 +42,9 @@ QP_MUST_CHECK ProtobufCMessage *proto_read(const ProtobufCMessageDescriptor *des
 	struct proto_error *error);
 
 /*
- * Encodes `message` into memory of `arena`. JSON has the fields' own names, includes defaults, and
- * writes enums by name and 64-bit integers as strings. Strings in the message must be UTF-8.
+ * Returns the encoded `message`, allocated from `arena`. JSON has the fields' own names, includes
+ * defaults, and writes enums by name and 64-bit integers as strings. Strings in the message must be
+ * UTF-8.
  */
 struct slice proto_write(
 	const ProtobufCMessage *message, enum proto_encoding encoding, struct arena *arena);

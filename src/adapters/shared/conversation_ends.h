@@ -14,8 +14,8 @@ struct conversation_end {
 	struct slice last_id;
 };
 
-/* Returns the rows, allocated in `arena` and sorted by the bytes of user_id, then of other_id. Sets
- * `*end_count`. Does not copy the ids. */
+/* Returns the rows, allocated from `arena` and sorted by the bytes of user_id, then of other_id.
+ * Sets `*end_count`. Does not copy the ids. */
 struct conversation_end *conversation_ends(struct arena *arena, const struct message *messages,
 	size_t message_count, size_t *end_count);
 

@@ -20,7 +20,7 @@ struct erase_values {
 	struct slice field;     /* f: the encoded field user_id as in the events of entitlements */
 };
 
-/* Computes the values, allocated in `arena`. */
+/* Computes the values, allocated from `arena`. */
 struct erase_values erase_values_of(struct arena *arena, const struct erasure *erasure);
 
 /* Describes one erasing step for the table operator_actions, e.g. "dialogs: 3 messages

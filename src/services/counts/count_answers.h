@@ -1,4 +1,5 @@
-/* Renders the answers about counts, including refusals. Answers are in the command's arena. */
+/* Renders the answers about counts, including refusals. Answers are allocated from the command's
+ * arena. */
 #ifndef QUIPU_SERVICES_COUNTS_ANSWERS_H
 #define QUIPU_SERVICES_COUNTS_ANSWERS_H
 

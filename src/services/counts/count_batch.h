@@ -40,7 +40,8 @@ struct count_command *count_command_new(struct arena *arena);
 /* Aborts unless `write` is a count command. */
 struct count_command *count_command_of(struct write *write);
 
-/* Returns true if one statement can apply the batch: it consists of additions without steps. */
+/* Returns true if the batch has only additions without steps, so that one statement can apply
+ * it. */
 bool count_batch_is_single(const struct write_batch *batch);
 
 /* Decides the fate of every write of the batch (each a struct count_command); see flow/committer.h.

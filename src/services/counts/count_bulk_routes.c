@@ -78,7 +78,8 @@ static void read_change(struct elements *elements, struct bulk_change *change)
 	change->key = elements_key(elements, "idempotencyKey");
 }
 
-/* Returns the body that the change would have as a separate request: its amount, or NULL. */
+/* Returns the body that the change would have as a separate request: an object with its amount, or
+ * NULL if it has no amount. */
 static json_t *body_alone(const json_t *change)
 {
 	json_t *amount = json_object_get(change, "amount");

@@ -1,4 +1,5 @@
-/* Looks up counts by their ids, together with other waiting lookups, or a page of all counts. */
+/* Looks up counts by their ids, with one query for all waiting lookups, or reads a page of all
+ * counts. */
 #ifndef QUIPU_SERVICES_COUNTS_LOOKUP_H
 #define QUIPU_SERVICES_COUNTS_LOOKUP_H
 
@@ -33,7 +34,7 @@ const struct count_row *count_rows_find(
 enum status count_look_up(const struct count_repository *repository, struct session *session,
 	const struct read_batch *batch);
 
-/* A page of all counts whose ids begin with `prefix`, in byte order of their ids. */
+/* Reads one page of the counts whose ids begin with `prefix`, in byte order of their ids. */
 struct count_listing {
 	struct read read;
 	const struct count_repository *repository;

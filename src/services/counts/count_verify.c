@@ -46,7 +46,7 @@ static enum status look_at_counts(
 
 /* ---- stored answers ---------------------------------------------------------------------- */
 
-/* The content of a stored answer. Texts are in the arena of the page. */
+/* The content of a stored answer. Texts are allocated from the arena of the page. */
 struct kept_count {
 	struct slice item_id;
 	int64_t value;
@@ -156,7 +156,8 @@ static enum status compare_with_counts(const struct counts *counts, struct sessi
 
 		if (row->exists && row->updated_us < kept[i].updated_us - VERIFY_SKEW_US)
 			verify_differ(page, row->item_id, "older-than-kept",
-				"%.*s: it was updated %lld s before it was created or set",
+				"%.*s: according to a stored answer, it was created or set "
+				"%lld s after its last update",
 				(int)row->item_id.len, row->item_id.data,
 				(long long)((kept[i].updated_us - row->updated_us) / 1000000));
 	}

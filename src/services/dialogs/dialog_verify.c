@@ -1,7 +1,7 @@
 /*
- * The comparison of conversations with their messages, without a common snapshot: the rows of a
- * page are read, then the last messages, then the rows once more. A difference that traffic between
- * these reads could explain is not reported.
+ * Compares conversations with their messages without a common snapshot: reads the rows of a page,
+ * then their last messages, then the rows once more. A difference that traffic between these reads
+ * could explain is not reported.
  */
 #include "services/dialogs/dialog_verify.h"
 

@@ -21,11 +21,12 @@
 
 #define DIALOGS_ANNOUNCEMENT "dialog_outbox_events" /* announces committed events */
 
+/* Owns none of its members. */
 struct dialogs {
 	const struct message_repository *repository;
 	const struct outbox_repository *outbox;
 	struct store *store;
-	struct lane_set *lanes; /* the struct owns none of its members */
+	struct lane_set *lanes;
 	const char *name_space; /* --masstransit-namespace */
 };
 

@@ -29,8 +29,8 @@ struct entitlement_command *entitlement_command_new(struct arena *arena);
 /* Aborts unless `write` is an entitlement command. */
 struct entitlement_command *entitlement_command_of(struct write *write);
 
-/* Returns the key of commands on this user's entitlement to `unit`, in `arena`. Different pairs of
- * user and unit have different keys, and the keys sort like the pairs. */
+/* Returns the key of commands on this user's entitlement to `unit`, allocated from `arena`.
+ * Different pairs of user and unit have different keys, and the keys sort like the pairs. */
 struct slice entitlement_lane_key(struct arena *arena, struct slice user_id, struct slice unit);
 
 /* Decides the fate of every write of the batch (each a struct entitlement_command); see

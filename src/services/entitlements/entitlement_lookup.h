@@ -23,7 +23,7 @@ struct entitlement_lookup {
 	size_t limit;
 };
 
-/* An entitlement with this many sources is a small answer (LARGE_ANSWER). */
+/* The answer for an entitlement with at most this many sources is small: see LARGE_ANSWER. */
 #define ENTITLEMENT_SOURCES_FEW 4
 
 extern const struct command_type entitlement_lookup_type;
@@ -38,7 +38,7 @@ struct entitlement_lookup *entitlement_lookup_of(struct read *read);
 enum status entitlement_look_up(const struct entitlements *entitlements, struct session *session,
 	const struct read_batch *batch);
 
-/* A page of a user's audit, newest first. */
+/* Reads one page of a user's audit, newest first. */
 struct audit_lookup {
 	struct read read;
 	const struct entitlement_repository *repository;

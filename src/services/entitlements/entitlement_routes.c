@@ -120,8 +120,8 @@ static void on_looked(struct request *request, struct command *command)
 	submit_look(&input, true);
 }
 
-/* Most entitlements have few sources. If the first look-up allowed for all that there can be, every
- * look-up would be a large read, of which a batch has only a few. */
+/* Most entitlements have few sources. If the first lookup made room for as many sources as there
+ * can be, every lookup would be a large read, and a batch may have only a few of those. */
 static void look(void *context, struct request *request)
 {
 	struct input input;

@@ -28,11 +28,12 @@
 #define ENTITLEMENTS_SUBJECTS "entitlements.events.granted entitlements.events.revoked"
 #define ENTITLEMENTS_ANNOUNCEMENT "outbox_events" /* announces committed events */
 
+/* Owns none of its members. */
 struct entitlements {
 	const struct entitlement_repository *repository;
 	const struct outbox_repository *outbox;
 	struct store *store;
-	struct lane_set *lanes; /* the struct owns none of its members */
+	struct lane_set *lanes;
 };
 
 /* Returns the callbacks for the lanes of the service. `entitlements` must outlive the lanes. */

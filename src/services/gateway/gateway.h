@@ -33,6 +33,7 @@
 #define GATEWAY_DLQ_CHANNEL "sms-outbound.dlq"
 #define GATEWAY_PARTITIONS 4
 
+/* Owns nothing that its members point to. */
 struct gateway {
 	const struct limit_repository *repository;
 	const struct outbound_repository *messages;
@@ -43,7 +44,7 @@ struct gateway {
 	int64_t window_unit_us;        /* length of a timeWindow of 1 */
 	struct limit_default standard; /* for users without a configuration */
 	struct tally shadow_refusals;  /* commands admitted only because of shadow mode */
-	struct lane_set *lanes;        /* the struct owns none of its members */
+	struct lane_set *lanes;
 };
 
 /* Returns the callbacks for the lanes of the service. `gateway` must outlive the lanes. */

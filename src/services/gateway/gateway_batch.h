@@ -47,7 +47,7 @@ struct gateway_command {
 	struct slice traceparent;
 	char message_id[UUID_SIZE];
 	int64_t created_us;         /* when the event was created */
-	struct bus_message *on_bus; /* the message for the bus, in the arena of the round */
+	struct bus_message *on_bus; /* allocated from the arena of the round */
 
 	/* SEND and TAKE: the cache granted `amount`, in the window that starts at
 	 * window_start_us. */
@@ -87,7 +87,7 @@ extern const struct command_type gateway_lookup_type;
 /* Creates a lookup in `arena`, zeroed except for its type. */
 struct gateway_lookup *gateway_lookup_new(struct arena *arena);
 
-/* A page of all configurations, sorted by user id. */
+/* Reads one page of the configurations of all users, sorted by user id. */
 struct gateway_list {
 	struct read read; /* has its own look_up, and no key */
 	const struct gateway *gateway;
@@ -112,8 +112,8 @@ struct gateway_lane {
 	int64_t shadowed;
 
 	/*
-	 * Users whose cached copy belongs to another window than their row, or counts more than
-	 * their row. The copies are deleted before the lane uses the cache again.
+	 * Users whose cached copy has a different window than their row, or a higher count. The
+	 * copies are deleted before the lane uses the cache again.
 	 */
 	struct arena stale_arena;
 	struct slice stale[GATEWAY_STALE_MAX];
@@ -132,7 +132,7 @@ enum status gateway_batch_settle(
 extern const struct publish_ops gateway_publish_ops;
 
 /* Returns, for each user and window, how many reserved slots of the batch's sends to confirm and
- * how many to give back. The entries are sorted, and allocated in the batch's arena. */
+ * how many to give back. The entries are sorted, and allocated from the batch's arena. */
 struct limit_settlement *gateway_settlements(const struct write_batch *batch, size_t *count);
 
 /* Answers every read of the batch (each a struct gateway_lookup); see flow/reader.h. */

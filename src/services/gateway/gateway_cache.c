@@ -88,8 +88,8 @@ static bool update_old(const struct gateway *gateway, struct session *session, s
 /*
  * Checks the copies that were just filled in. Whoever changes a configuration deletes the copy, but
  * if that happened between our read and our fill, the deletion came too early. Therefore the rows
- * are read again after the fill, and copies that belong to another window are deleted. A change
- * after this second read deletes the copy as usual.
+ * are read again after the fill, and a copy is deleted unless its row certainly has the same
+ * window. A change after this second read deletes the copy as usual.
  */
 static void recheck(struct gateway_lane *lane, struct session *session, struct arena *arena,
 	const struct cached_limit *filled, size_t count)

@@ -111,7 +111,7 @@ static struct limit_view view_of(const struct deciding *deciding)
 }
 
 /*
- * Returns true if an earlier attempt of a resumed command has reserved a slot that is still valid.
+ * Returns true if the command is resumed and the slot that it reserved earlier is still valid.
  * A slot is valid only in the window in which it was reserved; in a later window the message counts
  * like any other.
  */

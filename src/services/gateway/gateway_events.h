@@ -8,7 +8,7 @@
 /* Chooses the id of the message, unless the command has one already. */
 void gateway_event_name(struct gateway_command *command);
 
-/* Fills in `message`. Its texts are in `arena` or in the command. */
+/* Fills in `message`. Its texts are allocated from `arena` or belong to the command. */
 void gateway_event_address(
 	struct arena *arena, struct gateway_command *command, struct bus_message *message);
 

@@ -56,7 +56,7 @@ static enum status look_up(void *gateway, struct session *session, const struct 
 	return gateway_batch_look_up(gateway, session, batch);
 }
 
-/* Adds up the refusals in shadow mode only after their transaction has committed. */
+/* Counts the commands that only shadow mode admitted, once their transaction has committed. */
 static void committed(void *context)
 {
 	struct gateway_lane *lane = context;

@@ -8,7 +8,7 @@
 
 #include "services/gateway/gateway_batch.h"
 
-/* Stores the messages that the bus has confirmed, in the transaction of gateway_batch_settle(). */
+/* Stores the messages that the bus has confirmed, in the transaction that settles their sends. */
 QP_MUST_CHECK enum status gateway_messages_note(
 	const struct gateway_lane *lane, struct session *session, const struct write_batch *batch);
 

@@ -20,8 +20,8 @@
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
-/* Returns a string or an integer as text, in `arena`. Returns {NULL, 0} for anything else, and for
- * text with a NUL, which no store can keep. */
+/* Returns a string or an integer as text, allocated from `arena`. Returns {NULL, 0} for anything
+ * else, and for text with a NUL, which no store can keep. */
 static struct slice id_text(struct arena *arena, const json_t *value)
 {
 	struct slice text = slice_make(json_string_value(value), json_string_length(value));
@@ -204,8 +204,8 @@ static size_t drop_former(struct outbound_message *messages, size_t count,
 }
 
 /*
- * Drops messages without an id that an earlier version of Quipu has already stored. That version
- * identified such messages by their position alone, and its records are kept for 30 days.
+ * Drops each message that has no id and that an earlier version of Quipu has already stored. That
+ * version identified such messages by their position alone, and its records are kept for 30 days.
  */
 static enum status drop_known_by_position(const struct sender *sender, struct session *session,
 	struct arena *arena, struct outbound_message *messages, size_t *count)

@@ -20,8 +20,9 @@
 #define SENDER_ANNOUNCEMENT "outbound" /* announces committed messages */
 #define SENDER_ATTEMPTS_MAX 10
 
+/* Owns nothing that its members point to. */
 struct sender {
-	struct store *store; /* the struct owns none of its members */
+	struct store *store;
 	const struct outbound_repository *repository;
 	const struct sent_repository *sent;
 	struct producer *dead_letters;

@@ -65,7 +65,8 @@ struct pot_lookup *pot_lookup_of(struct read *read);
 #define POT_PAGE_DEFAULT 25
 #define POT_PAGE_MOST 100
 
-/* Return keys for commands, in `arena`. Keys of ids sort like the ids, after all keys of names. */
+/* Return keys for commands, allocated from `arena`. Keys of ids sort like the ids, after all keys
+ * of names. */
 struct slice pot_id_key(struct arena *arena, int32_t pot_id);
 struct slice pot_name_key(struct arena *arena, struct slice name);
 

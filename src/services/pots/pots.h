@@ -27,7 +27,8 @@ struct pots {
 /* Returns the callbacks for the lanes of the service. `pots` must outlive the lanes. */
 struct lane_service pots_lane_service(struct pots *pots);
 
-/* Adds the routes. Their paths are in `arena`; `pots` and `arena` must outlive the router. */
+/* Adds the routes. Their paths are allocated from `arena`; `pots` and `arena` must outlive the
+ * router. */
 void pots_add_routes(struct pots *pots, struct router *router, struct arena *arena);
 
 #endif

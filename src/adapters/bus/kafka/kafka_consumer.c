@@ -340,9 +340,9 @@ static void wait_for_first(struct kafka_consumer *consumer, int64_t until_ns, si
 }
 
 /*
- * Adds new messages to the held ones. Polls at least once, even if `max` messages are already held,
- * because rebalances happen while polling. That poll may bring an extra message, which the next
- * fetch returns.
+ * Adds new messages to the held ones. Polls at least once unless more than `max` messages are held,
+ * because rebalances happen while polling. If exactly `max` messages are held, that poll may bring
+ * an extra message, which the next fetch returns.
  */
 static void gather(struct kafka_consumer *consumer, size_t max, int64_t until_ns)
 {
@@ -603,8 +603,8 @@ static void close_consumer(struct consumer *base)
 	drop(consumer, consumer->held_count, NULL);
 	if (consumer->client.rk && !close_in_time(consumer)) {
 		log_line(LOG_WARN, "bus",
-			"%s: Kafka does not answer; its group notices by itself that this consumer "
-			"of topic %s has ended",
+			"%s: Kafka does not answer, so a consumer of topic %s ends without leaving "
+			"its group; the group drops it when its session times out",
 			bus->base.name, consumer->topic);
 		kafka_bus_abandon(bus);
 		return;

@@ -40,8 +40,9 @@ struct kafka_url {
 };
 
 /*
- * Parses a URL; the strings of `url` are in `arena`. Returns false if the URL is not valid; `why`
- * then says what is wrong, without repeating any value, because a value may be a secret.
+ * Parses a URL; the strings of `url` are allocated from `arena`. Returns false if the URL is not
+ * valid; `why` then says what is wrong, without repeating any value, because a value may be a
+ * secret.
  */
 QP_MUST_CHECK bool kafka_url_parse(
 	const char *text, struct arena *arena, struct kafka_url *url, char *why, size_t size);

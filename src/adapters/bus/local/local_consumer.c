@@ -253,7 +253,7 @@ static void settle_skip(struct local_bus *bus, struct local_work *base, enum loc
 	struct skip_work *work = (struct skip_work *)base;
 
 	(void)bus;
-	/* If the group's count is smaller now, another member has already recorded these skips. */
+	/* If group->skipped is smaller now, another member has already recorded these messages. */
 	if (outcome == LOCAL_DONE && work->group->skipped >= work->skipped)
 		work->group->skipped -= work->skipped;
 }
@@ -287,8 +287,8 @@ static void make_room(struct local_consumer *consumer, size_t max)
 	consumer->in_hand_size = max;
 }
 
-/* Fetches the messages that are there, without waiting. Returns false if the file cannot be used
- * now. */
+/* Fetches the messages that are there, and does not wait for more. Returns false if the file cannot
+ * be used now. */
 static bool try_fetch(struct local_consumer *consumer, struct fetch_work *work)
 {
 	consumer->in_hand_count = 0;

@@ -148,8 +148,8 @@ QP_MUST_CHECK int local_messages_add(struct local_bus *bus, const struct local_c
 	const struct bus_message *message);
 
 /*
- * Reads the message at `offset` into `delivery`, with its bytes in `arena`. Returns SQLITE_DONE if
- * the message is no longer in the file.
+ * Reads the message at `offset` into `delivery`; its bytes are allocated from `arena`. Returns
+ * SQLITE_DONE if the message is no longer in the file.
  */
 QP_MUST_CHECK int local_messages_read(
 	struct local_bus *bus, int64_t offset, struct arena *arena, struct bus_delivery *delivery);
@@ -192,6 +192,8 @@ QP_MUST_CHECK int local_messages_expire(struct local_bus *bus, int *deleted);
 
 /* How many messages a group's window can hold. */
 #define LOCAL_WINDOW_MAX 8192
+
+/* How many slots a group has. The hash of a message's key selects one. */
 #define LOCAL_SLOTS 256
 
 /* How many unwanted messages a group skips before it records its new position in the file. */

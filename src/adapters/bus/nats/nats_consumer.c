@@ -20,8 +20,10 @@
 
 #define ACK_TIMEOUT_NS (5 * NS_PER_S)
 
-/* The pause between two attempts of a fetch while there is no link or no durable. */
+/* How long a fetch pauses before it tries again to get a link and a durable. */
 #define RETRY_NS (50 * NS_PER_MS)
+
+/* How long after a failed nats_durable_ensure() a fetch may call it again. */
 #define ENSURE_RETRY_NS (200 * NS_PER_MS)
 
 /* How often a waiting fetch looks for reports of messages that the server has given up. */

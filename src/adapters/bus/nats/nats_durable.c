@@ -9,7 +9,8 @@
  * many messages. */
 #define MAX_ACK_PENDING 4096
 
-/* How many reports of given-up messages may wait to be read; cnats drops further reports. */
+/* How many reports of given-up messages may wait to be read, and how many bytes they may have;
+ * cnats drops further reports. */
 #define REPORTS_MAX 4096
 #define REPORTS_BYTES_MAX (4 * 1024 * 1024)
 

@@ -137,8 +137,8 @@ static bool read_one(struct nats_hand *hand, const struct nats_durable *durable,
 	return found != NATS_NOT_NOW;
 }
 
-/* Adds messages to `hand` until it has `max`: those that the server has stopped delivering and that
- * are due for another try. Reads them from the stream. */
+/* Reads from the stream the messages in hand->late that are due, and holds them, until the hand has
+ * `max` messages. */
 static void read_due(struct nats_hand *hand, const struct nats_durable *durable,
 	struct nats_mailbox *mailbox, const _Atomic bool *hurry, size_t max)
 {

@@ -72,8 +72,9 @@ struct nats_url {
 };
 
 /*
- * Parses a URL; the strings of `url` are in `arena`. Returns false if the URL is not valid; `why`
- * then says what is wrong, without repeating any value, because a value may be a secret.
+ * Parses a URL; the strings of `url` are allocated from `arena`. Returns false if the URL is not
+ * valid; `why` then says what is wrong, without repeating any value, because a value may be a
+ * secret.
  */
 QP_MUST_CHECK bool nats_url_parse(
 	const char *text, struct arena *arena, struct nats_url *url, char *why, size_t size);
@@ -322,8 +323,8 @@ QP_MUST_CHECK natsMsg *nats_message_new(const struct nats_channel *channel,
 	struct arena *scratch);
 
 /*
- * Fills all of `delivery` except time_us, position, identity, handle and is_exhausted. The pointers
- * in `delivery` point into `message`, `channel` and `arena`.
+ * Fills all of `delivery` except time_us, position, identity, handle and is_exhausted. Its slices
+ * point into `message` or `channel`, or are allocated from `arena`.
  */
 void nats_message_read(natsMsg *message, const struct nats_channel *channel, struct arena *arena,
 	struct bus_delivery *delivery);
@@ -384,8 +385,8 @@ const char *nats_bus_group_subject(
 /* Starts the thread. On failure returns false and writes the reason to `why`. */
 QP_MUST_CHECK bool nats_watcher_start(struct nats_bus *bus, char *why, size_t size);
 
-/* Breaks the link, so that no thread waits for a hanging server, and then waits until the watcher's
- * thread has ended. */
+/* Breaks the link if the bus is up, so that no thread waits for a hanging server, and then waits
+ * until the watcher's thread has ended. */
 void nats_watcher_stop(struct nats_bus *bus);
 
 /* ---- producers and consumers ------------------------------------------------------------- */

@@ -88,25 +88,24 @@ static natsStatus set_behaviour(natsOptions *options, const struct nats_url *url
 	return status;
 }
 
-/* Returns NULL on success, otherwise a text that names the part of the URL that cnats did not
- * accept. */
+/* Returns NULL on success, otherwise a text that says which part of the URL cannot be used. */
 static const char *set_secrets(natsOptions *options, const struct nats_url *url)
 {
 	if (url->user && natsOptions_SetUserInfo(options, url->user, url->password) != NATS_OK)
-		return "the user and password";
+		return "cnats does not accept the user and password";
 	if (url->token && natsOptions_SetToken(options, url->token) != NATS_OK)
-		return "the token";
+		return "cnats does not accept the token";
 	if (url->creds &&
 		(access(url->creds, R_OK) != 0 || natsOptions_SetUserCredentialsFromFiles(
 							  options, url->creds, NULL) != NATS_OK))
-		return "the file that creds names";
+		return "the file that creds names cannot be read";
 	if (url->secure && natsOptions_SetSecure(options, true) != NATS_OK)
-		return "TLS";
+		return "cnats cannot use TLS";
 	if (url->tls_ca && natsOptions_LoadCATrustedCertificates(options, url->tls_ca) != NATS_OK)
-		return "the file that tls-ca names";
+		return "the file that tls-ca names cannot be used";
 	if (url->tls_cert &&
 		natsOptions_LoadCertificatesChain(options, url->tls_cert, url->tls_key) != NATS_OK)
-		return "the files that tls-cert and tls-key name";
+		return "the files that tls-cert and tls-key name cannot be used";
 	return NULL;
 }
 
@@ -124,7 +123,7 @@ static natsOptions *new_options(const struct nats_url *url, char *why, size_t si
 		return options;
 	natsOptions_Destroy(options);
 	if (bad)
-		snprintf(why, size, "NATS cannot be used with this URL: %s cannot be read", bad);
+		snprintf(why, size, "NATS cannot be used with this URL: %s", bad);
 	else
 		snprintf(why, size, "cnats refuses the adapter's options: %s",
 			natsStatus_GetText(status));

@@ -17,6 +17,8 @@
 
 /* The server ends a request after this time, and sends a status that says so. */
 #define REQUEST_NS (5 * NS_PER_S)
+
+/* How much later that status may arrive. */
 #define REQUEST_GRACE_NS (1 * NS_PER_S)
 
 /* The pause after a request that the server refused. */

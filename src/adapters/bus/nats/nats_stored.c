@@ -1,7 +1,7 @@
 /*
- * Reads a message that JetStream returns from a stream, which it does in JSON, with headers and
- * data in base64. cnats could decode it (js_GetMsg()), but only together with a request of its own,
- * whose reply arrives at a subscription that cnats releases too early; see nats_link.c.
+ * Decodes a message that JetStream has read from a stream: JSON, with headers and data in base64.
+ * cnats could decode it too (js_GetMsg()), but only as the reply to a request that cnats itself has
+ * sent; such a reply arrives at a subscription that cnats releases too early; see nats_link.c.
  */
 #include "adapters/bus/nats/nats_consuming.h"
 #include "base/text.h"
@@ -28,8 +28,8 @@ static struct slice trim(struct slice text)
 	return text;
 }
 
-/* Skips a line that is not a header, and a name that cnats refuses, because the message's value
- * does not depend on its headers. */
+/* Adds the header in `line`. Skips a line that is not a header or whose name cnats refuses, because
+ * the message's value does not depend on its headers. */
 static void add_line(natsMsg *message, struct arena *scratch, struct slice line)
 {
 	bool has_name = memchr(line.data, ':', line.len) != NULL;

@@ -140,8 +140,8 @@ bool nats_channel_init(
 		add_subjects(channel, slice_of(from->subjects ? from->subjects : from->name)))
 		return true;
 	snprintf(why, size,
-		"the channel %.*s cannot be a JetStream stream: one of its names is not valid "
-		"there",
+		"the channel %.*s cannot be a JetStream stream: one of its names or subjects is "
+		"not valid there",
 		SHOWN(slice_of(from->name)));
 	return false;
 }

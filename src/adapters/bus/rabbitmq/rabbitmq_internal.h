@@ -54,8 +54,9 @@ struct rabbitmq_url {
 };
 
 /*
- * Parses a URL; the strings of `url` are in `arena`. Returns false if the URL is not valid; `why`
- * then says what is wrong, without repeating any value, because a value may be a secret.
+ * Parses a URL; the strings of `url` are allocated from `arena`. Returns false if the URL is not
+ * valid; `why` then says what is wrong, without repeating any value, because a value may be a
+ * secret.
  */
 QP_MUST_CHECK bool rabbitmq_url_parse(
 	const char *text, struct arena *arena, struct rabbitmq_url *url, char *why, size_t size);
@@ -235,7 +236,8 @@ const struct bus_channel *rabbitmq_bus_channel(const struct rabbitmq_bus *bus, s
 /* Returns whether messages can be published now. Any thread, never blocks. */
 bool rabbitmq_bus_is_up(struct rabbitmq_bus *bus);
 
-/* Add or remove a link that must be woken when the bus comes up or goes down. Any thread. */
+/* Links enter the bus to be woken when it comes up or goes down; rabbitmq_bus_wake_links() wakes
+ * all of them. Any thread. */
 void rabbitmq_bus_enter(struct rabbitmq_bus *bus, struct rabbitmq_link *link);
 void rabbitmq_bus_leave(struct rabbitmq_bus *bus, struct rabbitmq_link *link);
 void rabbitmq_bus_wake_links(struct rabbitmq_bus *bus);
@@ -311,8 +313,8 @@ void rabbitmq_delivery_free(struct rabbitmq_delivery *delivery);
 
 /*
  * Fills `letter` from `message`. Where possible, the letter points into the message; everything
- * else is in `arena`. Returns false if AMQP cannot carry the message, or if the message's channel
- * was not declared.
+ * else is allocated from `arena`. Returns false if AMQP cannot carry the message, or if the
+ * message's channel was not declared.
  */
 QP_MUST_CHECK bool rabbitmq_letter_write(struct rabbitmq_letter *letter, struct arena *arena,
 	const struct rabbitmq_bus *bus, const struct bus_message *message);
@@ -321,7 +323,8 @@ QP_MUST_CHECK bool rabbitmq_letter_write(struct rabbitmq_letter *letter, struct 
 void rabbitmq_letter_write_fault(struct rabbitmq_letter *letter, struct arena *arena,
 	const struct rabbitmq_bus *bus, const struct rabbitmq_delivery *from, const char *queue);
 
-/* Fills `delivery` with pointers into `from` and `arena`. */
+/* Fills `delivery` from `from`. Its slices point into `from` or `channel`, or are allocated from
+ * `arena`. */
 void rabbitmq_delivery_read(struct bus_delivery *delivery, struct arena *arena,
 	const struct bus_channel *channel, const struct rabbitmq_delivery *from);
 
@@ -346,7 +349,7 @@ struct rabbitmq_publisher {
 	uint64_t first_tag;           /* the broker's number of the job's first letter */
 	size_t written;               /* how many letters of the job are written */
 	size_t outstanding; /* how many written letters are neither confirmed nor refused */
-	/* how many letters, counted from the first, are confirmed or refused */
+	/* all letters before this index are confirmed or refused; later ones may be, too */
 	size_t settled;
 	/* the broker can no longer return (basic.return) letters before this index */
 	size_t next_return;

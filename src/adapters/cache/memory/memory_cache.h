@@ -3,9 +3,9 @@
  * for its whole batch. It is always available. If several processes used memory caches, each would
  * have its own and the caches would disagree, so the program refuses to start in that case.
  *
- * It keeps at most MEMORY_CACHE_ENTRIES_MAX entries: limits, counters and leases together. When it
- * is full, it evicts the entry whose last write is oldest. An expired entry is removed when a
- * look-up finds it, or when it is evicted.
+ * The cache keeps at most MEMORY_CACHE_ENTRIES_MAX entries: limits, counters, lists and leases
+ * together. When it is full, it evicts the entry that was stored longest ago; limit_take() does not
+ * count as storing. An expired entry is removed when a look-up finds it, or when it is evicted.
  */
 #ifndef QUIPU_ADAPTERS_CACHE_MEMORY_MEMORY_CACHE_H
 #define QUIPU_ADAPTERS_CACHE_MEMORY_MEMORY_CACHE_H

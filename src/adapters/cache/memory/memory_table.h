@@ -1,6 +1,6 @@
 /*
  * The table of the memory cache: entries by kind and user, each with an expiry. The number of
- * entries is bounded: when the table is full, it evicts the entry whose last write is oldest. The
+ * entries is bounded: when the table is full, it evicts the entry that was put in longest ago. The
  * table has no lock of its own.
  */
 #ifndef QUIPU_ADAPTERS_CACHE_MEMORY_MEMORY_TABLE_H
@@ -43,7 +43,7 @@ struct memory_entry {
 	char user_id[];
 };
 
-/* All zero is an empty table. */
+/* An empty table is all zero. */
 struct memory_table {
 	struct memory_entry *buckets[MEMORY_TABLE_BUCKETS];
 	struct memory_entry *oldest;

@@ -306,7 +306,7 @@ static const struct redis_verb refresh = {
 	.add_arguments = add_new_value,
 };
 
-/* Returns the deletions that a failed refresh makes necessary, allocated in the call's arena. */
+/* Returns the deletions that a failed refresh makes necessary, allocated from the call's arena. */
 static struct redis_debt debt_of(
 	struct redis_session *session, const struct cached_counter *counters, size_t count)
 {

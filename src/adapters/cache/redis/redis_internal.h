@@ -34,6 +34,8 @@
 
 /* The time limit for connecting and for each round trip, unless a test changes it. */
 #define REDIS_TIMEOUT_MS 200
+
+/* How long the background thread pauses between two probes. */
 #define REDIS_PROBE_MS 200
 
 /*

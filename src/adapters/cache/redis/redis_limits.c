@@ -14,7 +14,7 @@
 /* Longer than any window, but short enough for EXPIRE. */
 #define TTL_S_MAX (100LL * 366 * 24 * 3600)
 
-/* The largest numbers that the scripts accept. */
+/* The largest numbers that ports/cache.h allows. */
 #define COUNT_MAX 999999999999999LL
 #define TIME_MAX_US 99999999999999999LL
 

@@ -1,7 +1,7 @@
 /*
  * Runs one script for many entries. One run of a script handles up to REDIS_ENTRIES_MAX entries,
- * because Redis serves no other client while a script runs. A call consists of as many runs as it
- * needs, in one round trip.
+ * because Redis serves no other client while a script runs. redis_run() sends as many runs as the
+ * entries need, all in one round trip.
  *
  * Invariant: replies[i] belongs to run i. A run is open until it has a result; until then,
  * replies[i] is NULL or NOSCRIPT.

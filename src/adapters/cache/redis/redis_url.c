@@ -88,7 +88,7 @@ static const char *parse_sentinels(struct redis_url *url, struct slice places, s
 static const char *parse_server(struct redis_url *url, struct slice place)
 {
 	if (place.data && memchr(place.data, ',', place.len))
-		return "it can have one host; for several, name their Sentinels "
+		return "it can have only one host; for several, name their Sentinels "
 		       "with " SENTINEL_SCHEME "host,host/master";
 	return parse_place(url, place, PORT_DEFAULT);
 }
@@ -127,7 +127,7 @@ static const char *parse(struct redis_url *url, struct slice text)
 	struct slice places;
 
 	if (slice_starts_with(text, "rediss://"))
-		return "TLS is not supported, use redis://";
+		return "TLS is not supported; use redis://";
 	if (!has_sentinels && !slice_starts_with(text, SCHEME))
 		return "it must begin with " SCHEME " or " SENTINEL_SCHEME;
 	text = slice_make(text.data + scheme_len, text.len - scheme_len);

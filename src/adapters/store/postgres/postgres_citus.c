@@ -16,7 +16,8 @@
  *                 time: see CITUS_FROM_US and CITUS_TO_US.
  *   LATERAL       A LIMIT for each row of a batch becomes row_number() or max().
  *   ctid          A ctid has no meaning across shards, so rows are found by their keys.
- *   joins         Tables that are not on the same shard are joined through a CTE.
+ *   joins         Tables that are not joined by their distribution columns are joined through
+ *                 a CTE.
  *
  * A statement that reads several nodes does not read them all at the same moment, so the rows of a
  * list may be from slightly different times. Every row is exact, and so is every decision, because
@@ -365,11 +366,12 @@ static const struct pg_statements *const tables[] = {
 };
 
 /*
- * Citus commits a transaction in two phases if it changed several shards, but does not count the
- * coordinator's own tables. If it changed one shard, Citus commits the shard's node first and then
- * the coordinator; a coordinator that dies in between has lost its part. No setting and no function
- * of Citus asks for two phases. INSERT … SELECT does if the coordinator runs the SELECT, even if
- * the SELECT returns no row. Every database has idempotency_keys.
+ * Citus commits a transaction in two phases if the transaction changed several shards, but does not
+ * count the coordinator's own tables. If the transaction changed only one shard, Citus commits
+ * first on the shard's node and then on the coordinator; if the coordinator dies in between, its
+ * part is lost. No setting and no function of Citus requests two phases, but an INSERT … SELECT
+ * does if the coordinator runs the SELECT, even if the SELECT returns no row. The table is
+ * idempotency_keys, because every database has it.
  */
 static const struct pg_statement two_phases = {
 	"quipu_two_phases",

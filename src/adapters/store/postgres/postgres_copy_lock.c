@@ -1,8 +1,9 @@
 /*
- * Servers and `quipu copy` never use a database at the same time: every connection of a server
- * holds a lock in shared mode, and a copy holds the same lock in exclusive mode. Every connection
- * holds it, not only the watcher's, so that a copy cannot begin while a single session could still
- * write. PostgreSQL releases the lock when the connection ends, however the process ends.
+ * Servers and `quipu copy` never use the tables of a database at the same time: every connection of
+ * a server holds a lock in shared mode, and a copy holds the same lock in exclusive mode. Every
+ * session holds it, not only the watcher, so that a copy cannot begin while any session could still
+ * write. Only the waker's connection, which uses no tables, does without the lock. PostgreSQL
+ * releases the lock when the connection ends, however the process ends.
  *
  * The lock protects the database while a copy runs. After an interrupted copy, the copy's row in
  * quipu_copy keeps servers out. A server reads that row while it holds the lock, so no copy can

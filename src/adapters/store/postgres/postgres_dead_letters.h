@@ -11,8 +11,8 @@
 /*
  * The statements of one view:
  *
- *   put          stores letters: arrays of id, kind, type, key, position, error, payload and
- *                attempt_count; ignores letters of the kind "poison"
+ *   put          takes arrays of id, kind, type, key, position, error, payload and attempt_count;
+ *                stores the letters, except those of the kind "poison"
  *   put_poison   takes the parameters of `put` and stores only letters of the kind "poison"
  *   list         takes kind, the id of the last letter seen, and a limit
  *   find         takes kind and id; like `list` it returns id, kind, type, key, position, error,
@@ -23,7 +23,7 @@
  *   depth        counts unresolved letters
  *
  * `put`, `put_poison` and `letter` have no SQL if letters have no table of their own. `letter`
- * returns a row if the letter was unresolved; if `letter` has no SQL, `row` returns that row.
+ * returns a row if it resolved the letter; if `letter` has no SQL, `row` returns a row instead.
  */
 struct pg_dead_letters {
 	struct dead_letter_repository base;

@@ -26,8 +26,8 @@ struct pg_dialect {
 	const char *settings;
 	/* a statement without BEGIN is atomic: if it fails, it has changed nothing */
 	bool commits_alone;
-	/* sent once in a transaction after pg_need_two_phases(); NULL if there is nothing to send
-	 */
+	/* sent once in each transaction that has called pg_need_two_phases(); NULL if there is
+	 * nothing to send */
 	const struct pg_statement *two_phases;
 	const struct pg_statements *const *tables; /* see pg_dialect_sql(); NULL-terminated */
 };

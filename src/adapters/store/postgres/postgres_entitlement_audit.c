@@ -1,7 +1,7 @@
 /*
  * Reads pages of one user's audit. A page merges rows of the monthly partitions. PostgreSQL reads
- * each partition through its index on user and time, up to the limit, and skips the months after
- * the page's cursor.
+ * each partition through its index on user and time, up to the limit, and skips the months that are
+ * newer than the page's cursor.
  */
 #include "adapters/store/postgres/postgres_entitlement_audit.h"
 

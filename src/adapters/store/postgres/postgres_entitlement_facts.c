@@ -67,10 +67,10 @@ static const struct pg_statement list_audit_statement = {
 
 /*
  * The events are looked up after the audit lines, because on Citus events and lines are on
- * different nodes and have no common snapshot. A transaction commits on the outbox's node first, so
- * if a line was found, its event is there too. Events may be deleted before they are looked up, but
- * `quipu verify` does not report events of that age as missing: see is_kept() in
- * entitlement_verify.c.
+ * different nodes and have no common snapshot. A transaction that puts events into the outbox
+ * commits in two phases, on the outbox's node first, so if a line was found, its event is there
+ * too. Events may be deleted before they are looked up, but `quipu verify` does not report events
+ * of that age as missing: see is_kept() in entitlement_verify.c.
  */
 static const struct pg_statement find_events_statement = {
 	"quipu_entitlements_find_events",

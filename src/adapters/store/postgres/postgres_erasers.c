@@ -1,7 +1,7 @@
 /*
  * The places where PostgreSQL keeps data about a person, service by service. Published events of
  * dialogs and the answers stored under Idempotency-Keys are not listed, because they are deleted
- * within a day anyway.
+ * anyway: the events after a day, the answers after --idempotency-ttl.
  */
 #include "adapters/store/postgres/postgres_eraser.h"
 
@@ -128,9 +128,8 @@ const struct pg_eraser postgres_counters_eraser = {
 	"JOIN outbox_events o ON o.event_id = a.event_id "                                 \
 	"WHERE a.user_id = $1::text "
 
-/* Published events are also erased, because `quipu verify` would report an event whose audit line
- * is missing. Events are erased first, because the statement finds events through the audit
- * lines. */
+/* Events are erased first, because the statement finds them through the audit lines. It finds and
+ * erases published events too. */
 const struct pg_eraser postgres_entitlements_eraser = {
 	.base = {
 		.ops = &pg_eraser_ops,

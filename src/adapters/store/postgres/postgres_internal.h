@@ -61,7 +61,7 @@ struct pg_session {
 
 	bool in_transaction;
 	bool must_begin; /* send BEGIN with the next statement */
-	/* this transaction needs pg_dialect.two_phases; it was sent in this transaction */
+	/* this transaction must send the statement pg_dialect.two_phases; has already sent it */
 	bool needs_two_phases, has_two_phases;
 	bool is_single;  /* send the next statement without BEGIN; the server commits by itself */
 	bool is_refused; /* the server has reported an error since run_single() last began */
@@ -104,9 +104,9 @@ struct pg_param pg_param_text(struct slice text); /* not copied; must live until
 
 /* ---- statements ---- */
 
-/* Call before a statement that writes a table which stays on the coordinator of a Citus cluster, in
- * a transaction that may also change tables which are spread over the nodes. Without Citus this has
- * no effect. */
+/* Makes Citus commit the transaction in two phases (see postgres_citus.c). Call before a statement
+ * that writes a table on the coordinator, if the transaction may also change tables that are spread
+ * over the nodes. Has no effect without Citus. */
 void pg_need_two_phases(struct pg_session *session);
 
 /* Queues a statement. If that fails, pg_flush() reports the failure. */

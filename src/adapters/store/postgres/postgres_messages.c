@@ -27,9 +27,9 @@ static const struct pg_statement put_statement = {
 
 /*
  * Most messages belong to the span that their conversation's row already has. The statement only
- * reads these rows, without writing or locking them. It writes and locks all other rows, in the
- * order of the arrays. If another session has changed one of those meanwhile, the row keeps the
- * later of the two spans.
+ * reads such a row, without writing or locking it. It writes and locks the other rows in the order
+ * of the arrays. If another session has changed one of them meanwhile, that row keeps the later of
+ * the two spans.
  */
 static const struct pg_statement end_statement = {
 	"quipu_conversations_end",
@@ -89,8 +89,8 @@ static const struct pg_statement find_unread_statement = {
 	"ORDER BY id LIMIT $4::int8",
 };
 
-/* $1 and $2 are the users. Lists only messages with ids below $3. $4 limits the number of messages,
- * $5 the bytes of their texts. */
+/* In DIRECTION_SQL and LIST_SQL, $1 and $2 are the users. Only messages with ids below $3 are
+ * listed. $4 limits the number of messages, $5 the bytes of their texts. */
 #define DIRECTION_SQL(receiver, sender)                                              \
 	"("                                                                          \
 	"  SELECT receiver_id, id, sender_id, text, created_at, is_read "            \

@@ -465,8 +465,8 @@ static void note_unknown(struct pg_session *session, const char *what)
 		what);
 }
 
-/* Called if a COMMIT failed in such a way, usually by the loss of the connection, that the server
- * may have committed. Only reading the rows would show whether it has. */
+/* Called if a COMMIT failed but the server may have committed nevertheless, usually because the
+ * connection was lost. Only reading the rows would show whether the server has committed. */
 static enum status commit_lost(struct pg_session *session)
 {
 	note_unknown(session, "the connection was lost during COMMIT");

@@ -24,8 +24,8 @@ void table_target_close(struct table_target *target);
  * copy is connected. */
 QP_MUST_CHECK bool table_target_lock(struct table_target *target, char *why, size_t size);
 
-/* Finds out whether this copy has begun in this database, and whether it is finished. The functions
- * below work on this copy. */
+/* Finds out whether the copy `copy_id` has begun in this database, and whether it is finished. The
+ * functions below work on that copy. */
 QP_MUST_CHECK bool table_target_find(struct table_target *target, const char *copy_id,
 	bool *has_begun, bool *is_finished, char *why, size_t size);
 

@@ -73,7 +73,7 @@ struct sqlite_claims {
 	"    (SELECT count(*) FROM " table " WHERE status = 'FAILED'), "                       \
 	"    coalesce(max(0, ?1 - min(created_at)), 0)" SQLITE_CLAIM_OPEN(table, busy)
 
-/* Deletes rows that ended before ?1; ?2 is the limit. */
+/* Deletes rows whose `ended_at` is before ?1; ?2 is the limit. */
 #define SQLITE_CLAIM_SWEEP_SQL(table, swept, ended_at) \
 	"DELETE FROM " table " "                       \
 	"WHERE rowid IN ("                             \
@@ -105,7 +105,7 @@ extern const struct claim_repository_ops sqlite_claims_ops;
  *   busy, done    the values of `status` for a claimed row and for a finished row
  *   done_at       the column with the time at which a row became `done`
  *   swept         the condition under which a row is swept, the same as in the index <table>_ended
- *   ended_at      an expression for the time at which a row began to meet that condition
+ *   ended_at      an expression for the time from which the age of such a row is counted
  */
 #define SQLITE_CLAIMS(table, id, occurred_at, busy, done, done_at, swept, ended_at)                \
 	{                                                                                          \

@@ -1,6 +1,6 @@
 /*
- * Counters of unread messages in SQLite. lock() only reads: one session writes at a time, so rows
- * that it has read cannot change before it writes them.
+ * Counters of unread messages in SQLite. lock() only reads: one session writes at a time, so the
+ * rows cannot change between lock() and put().
  */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 

@@ -1,6 +1,6 @@
 /*
  * Counts in SQLite. add() runs one atomic UPDATE per count. lock() only reads: one session writes
- * at a time, so rows that it has read cannot change before it writes them.
+ * at a time, so the rows cannot change between lock() and edit().
  */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 

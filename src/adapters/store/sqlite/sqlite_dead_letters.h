@@ -19,8 +19,8 @@
  *   letter   takes the parameters of `row` and the time; marks the letter as resolved
  *   depth    counts unresolved letters
  *
- * `put` and `letter` are NULL if letters have no table of their own. If the letter was unresolved,
- * `letter` changes exactly one row; if `letter` is NULL, `row` changes exactly one row.
+ * `put` and `letter` are NULL if letters have no table of their own. The letter has been resolved
+ * if `letter`, or `row` if `letter` is NULL, has changed exactly one row.
  */
 struct sqlite_dead_letters {
 	struct dead_letter_repository base;

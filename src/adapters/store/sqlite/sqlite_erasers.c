@@ -1,14 +1,14 @@
 /*
  * The places where SQLite keeps data about a person, service by service. Published events of
  * dialogs and the answers stored under Idempotency-Keys are not listed, because they are deleted
- * within a day anyway.
+ * anyway: the events after a day, the answers after --idempotency-ttl.
  */
 #include "adapters/store/sqlite/sqlite_eraser.h"
 
 /* clang-format off */
 #define SOME(table, where) "rowid IN (SELECT rowid FROM " table " WHERE " where " LIMIT ?2) "
 
-/* True for events of an outbox that have not been published yet. */
+/* True for events of an outbox that may still be published. */
 #define UNSENT "status IN ('PENDING', 'IN_FLIGHT', 'FAILED')"
 
 /* ---- dialogs ----------------------------------------------------------------------------- */

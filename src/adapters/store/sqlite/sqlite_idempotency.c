@@ -25,8 +25,8 @@ static const char put_sql[] =
 	"    lease_until = excluded.lease_until, expires_at = excluded.expires_at "
 	"WHERE idempotency_keys.expires_at <= ?12";
 
-/* ?1 and ?2 are the last scope and key seen, ?3 is greater than every scope to list, ?4 is the
- * limit. */
+/* ?1 and ?2 are the last scope and key seen, or the prefix and '' at first. ?3 is greater than
+ * every scope to list, ?4 is the limit. */
 static const char list_sql[] =
 	"SELECT scope, key, length(fingerprint), status, body, owner, lease_until, note "
 	"FROM idempotency_keys "

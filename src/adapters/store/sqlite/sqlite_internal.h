@@ -142,7 +142,7 @@ QP_MUST_CHECK enum status sqlite_session_rerun(struct sqlite_session *session);
 QP_MUST_CHECK enum status sqlite_snapshot_begin(struct sqlite_session *session);
 QP_MUST_CHECK enum status sqlite_snapshot_end(struct sqlite_session *session);
 
-/* Functions of the session that are in sqlite_idempotency.c. */
+/* The session's functions for Idempotency-Keys, in sqlite_idempotency.c; see ports/store.h. */
 enum status sqlite_keys_find(struct session *session, struct arena *arena,
 	struct idempotency_record *records, size_t count);
 enum status sqlite_keys_put(struct session *session, const struct idempotency_record *records,
@@ -267,7 +267,7 @@ QP_MUST_CHECK enum status sqlite_list_rows(struct session *session, struct arena
 	const struct sqlite_list *list, struct row_page *page, void *rows);
 
 /* Makes room for one more element in an array that has `count` elements and room for `*room`.
- * Returns the array, which is in `arena` and may have moved. Start with NULL and 0. */
+ * Returns the array, which is allocated from `arena` and may have moved. Start with NULL and 0. */
 void *sqlite_more_room(
 	struct arena *arena, void *elements, size_t size, size_t count, size_t *room);
 

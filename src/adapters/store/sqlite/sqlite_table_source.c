@@ -288,8 +288,8 @@ static struct source_table *keys_of(struct table_source *source)
 	return NULL;
 }
 
-/* Skips a source that has no keys or whose keys have all been left out. Other sources have these
- * keys too, and the source at `at` is compared with them. */
+/* Compares the keys at `at` with those of every other source that has any left. If a source has
+ * none left, each of its keys is also in another source, where it expires no earlier. */
 bool table_source_share_keys(struct table_source *const *sources, size_t count, size_t at,
 	int64_t *left_out, char *why, size_t size)
 {

@@ -1,7 +1,8 @@
 /*
- * The tables of one SQLite file, to be copied to another engine. These functions only read the
- * file; no server may use it at the same time. All functions block; call them on the main thread.
- * Functions that can fail write a sentence to `why`.
+ * The tables of one SQLite file, to be copied to another engine. No server may use the file at
+ * the same time. These functions do not change its data, but table_source_close() copies the
+ * write-ahead log into the file. All functions block; call them on the main thread. Functions that
+ * can fail write a sentence to `why`.
  */
 #ifndef QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_TABLE_SOURCE_H
 #define QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_TABLE_SOURCE_H
@@ -20,8 +21,8 @@ struct table_source;
 QP_MUST_CHECK struct table_source *table_source_open(const char *path, char *why, size_t size);
 void table_source_close(struct table_source *source);
 
-/* Return the tables, each after the tables to which it refers, and the components of the schema.
- * table_source_component() returns NULL after the last component. */
+/* Return the number of tables, one table, and one component of the schema. Each table comes after
+ * the tables to which it refers. table_source_component() returns NULL after the last component. */
 size_t table_source_count(const struct table_source *source);
 const struct table_facts *table_source_at(const struct table_source *source, size_t index);
 const char *table_source_component(const struct table_source *source, size_t index);

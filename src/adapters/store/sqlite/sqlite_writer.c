@@ -49,7 +49,8 @@ static int after_commit(void *context, sqlite3 *db, const char *schema, int wal_
 	return SQLITE_OK;
 }
 
-/* Runs a checkpoint. If another program is reading the file, returns BUSY without waiting. */
+/* Runs a checkpoint. Never waits for other programs that use the file; may return SQLITE_BUSY if
+ * one is in the way. */
 static int checkpoint(struct sqlite_writer *writer, int mode, int *wal_frames)
 {
 	sqlite3 *db = writer->connection.db;

@@ -1,7 +1,7 @@
 /*
  * Declarations shared by the files of the tracing store. A wrapper consists of the port's struct,
- * followed by a pointer to the inner object, i.e. the one that it wraps. Each function of a wrapper
- * has the same four lines:
+ * followed by a pointer to the inner object, i.e. the one that it wraps. Most functions of a
+ * wrapped repository have the same four lines:
  *
  *     inner = …_of(repository);                              the checked cast
  *     trace = trace_begin(session, "counts", "add");         unwraps the session

@@ -10,9 +10,10 @@
  * inside other repositories. It has the name, engine and hints of the inner store, so the rest of
  * the program does not see the difference. It never logs values, because they may be secret.
  *
- * `rows` is the number of rows that the caller passed in; for lists and sweeps, it is the number of
- * rows returned or deleted. Lines of verbs that do not work on rows have no `rows`, and lines of
- * verbs that cannot fail have no `result`. is_up() and error_count() are forwarded without a log
+ * `rows` is the number of rows that the caller passed in. For verbs that choose the rows
+ * themselves, such as lists and sweeps, it is the number of rows that they returned or changed, and
+ * is left out if the call failed. Lines of verbs that do not work on rows have no `rows`, and lines
+ * of verbs that cannot fail have no `result`. is_up() and error_count() are forwarded without a log
  * line, because every scrape and every health check calls them.
  *
  * The wrapper costs two clock readings and one log line per call. Without --trace-store there is no
