@@ -144,6 +144,15 @@ def test_a_person_goes_and_the_numbers_of_everybody_else_stay(binary, serve, sto
     assert set(map(str, told(erase(binary, server, person)).values())) == {"{}"}, "erased twice is erased once"
 
 
+@pytest.mark.parametrize("role, bus", [("counters", "--unread-bus=amqp"), ("notifications", "--entitlements-bus=nats")])
+def test_a_process_with_a_single_role_erases_what_that_role_keeps(binary, serve, store, free_port, role, bus):
+    server = serve(store, "--roles", role, f"{bus}://127.0.0.1:{free_port}", ready=False)  # no erasure needs the bus
+    wait_until(lambda: server.dependencies()[f"{role}-store"] == "up", "its store is up")
+    for _ in range(2):  # the second one finds the process alive
+        done = erase(binary, server, new_user())
+        assert done.returncode == 0 and f"{role}: nothing" in done.stdout.splitlines(), done
+
+
 def test_after_a_stop_the_local_buses_have_nothing_of_the_person(binary, serve, sqlite_store, unread_client):
     server = serve(sqlite_store, *ALL)
     client = unread_client(server)

@@ -1,5 +1,5 @@
-/* The callbacks through which the lanes of counters run lookups and repairs. Repairs are the only
- * writes. */
+/* The callbacks through which the lanes of counters run lookups and repairs. Every write (a
+ * repair, or a step of an erasure) has its own decide(), so the service has none. */
 #include "services/counters/counter_lookup.h"
 #include "services/counters/counter_verify.h"
 
@@ -7,7 +7,8 @@ static void committed(void *context)
 {
 	struct counters *counters = context;
 
-	unread_verify_committed(counters->verifier);
+	if (counters->verifier)
+		unread_verify_committed(counters->verifier);
 }
 
 static enum status look_up(void *context, struct session *session, const struct read_batch *batch)

@@ -8,6 +8,8 @@
  */
 #include "services/counters/counter_verify.h"
 
+#include <assert.h>
+
 #include "base/clock.h"
 #include "inbound/input.h"
 #include "inbound/submit.h"
@@ -264,11 +266,21 @@ static enum status repair_page(const struct repair *repair, struct session *sess
 	return status;
 }
 
+static bool is_owner(const struct unread_verifier *verifier)
+{
+	return atomic_load(&verifier->has_owner) && pthread_equal(verifier->owner, pthread_self());
+}
+
 /* Notes only the user's id; after the commit, unread_verify_committed() reads the counter. */
 static void note_repaired(const struct repair *repair)
 {
 	struct unread_verifier *verifier = repair->verifier;
 
+	if (!atomic_load(&verifier->has_owner)) {
+		verifier->owner = pthread_self();
+		atomic_store(&verifier->has_owner, true);
+	}
+	assert(is_owner(verifier));
 	if (verifier->repaired_count < REPAIRED_MAX)
 		verifier->repaired[verifier->repaired_count++] =
 			arena_copy(&verifier->arena, repair->user_id);
@@ -278,6 +290,8 @@ void unread_verify_committed(struct unread_verifier *verifier)
 {
 	struct counters *counters = verifier->counters;
 
+	if (!is_owner(verifier))
+		return;
 	for (size_t i = 0; i < verifier->repaired_count; i++) {
 		struct counter_row row = {.user_id = verifier->repaired[i]};
 

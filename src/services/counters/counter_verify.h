@@ -9,6 +9,9 @@
 #ifndef QUIPU_SERVICES_COUNTERS_COUNTER_VERIFY_H
 #define QUIPU_SERVICES_COUNTERS_COUNTER_VERIFY_H
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "admin/verify.h"
 #include "http/router.h"
 #include "ports/message_repository.h"
@@ -22,9 +25,12 @@ struct unread_verifier {
 	struct counters *counters;
 
 	/*
-	 * The members below hold the users that the current transaction repairs. All repairs have
-	 * the same key, so only one committer's thread uses these members.
+	 * The members below are for repairs, which all have the same key and therefore run on one
+	 * committer's thread, the owner; only the owner uses them. `repaired` lists the users that
+	 * the current transaction repairs.
 	 */
+	pthread_t owner; /* set by the first repair, before has_owner */
+	atomic_bool has_owner;
 	struct arena arena;
 	struct slice repaired[REPAIRED_MAX];
 	size_t repaired_count;
@@ -37,8 +43,8 @@ struct unread_verifier {
 void unread_verify_open(struct unread_verifier *verifier);
 void unread_verify_close(struct unread_verifier *verifier);
 
-/* Updates the cache and streams of repaired users. Called after COMMIT, on the committer's
- * thread. */
+/* Updates the cache and streams of repaired users. Called after each COMMIT of every committer of
+ * the counters' lanes; returns at once on the threads of those that run no repairs. */
 void unread_verify_committed(struct unread_verifier *verifier);
 
 /*

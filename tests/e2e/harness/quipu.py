@@ -99,10 +99,14 @@ class Quipu(Process):
         wait_until(self.ready, "/readyz answers 200")
         return self
 
+    def dependencies(self):
+        """{name: "up" or "down"}"""
+        return {entry["name"]: entry["status"] for entry in self.ask("GET", "/readyz").json()["dependencies"]}
+
     def wait_all_up(self):
         """Waits until everything is up, even what it can do without, such as a cache."""
         def are_up():
-            return all(entry["status"] == "up" for entry in self.ask("GET", "/readyz").json()["dependencies"])
+            return all(status == "up" for status in self.dependencies().values())
 
         wait_until(are_up, "everything is up")
 
