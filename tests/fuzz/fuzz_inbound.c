@@ -45,7 +45,9 @@ static void read_amqp(struct arena *arena, struct slice bytes)
 		from.message.properties = *(amqp_basic_properties_t *)properties;
 		rabbitmq_delivery_read(&delivery, arena, &channel, &from);
 		MUST(delivery.header_count <= BUS_HEADERS_MAX);
-		MUST(delivery.position.len > 0 && delivery.time_us >= 0);
+		MUST(delivery.position.len > 0 && delivery.position.len <= 255);
+		MUST(text_is_utf8(delivery.position) && !text_has_control(delivery.position));
+		MUST(delivery.time_us >= 0);
 	}
 	empty_amqp_pool(&pool);
 }

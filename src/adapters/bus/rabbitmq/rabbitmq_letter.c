@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "adapters/bus/rabbitmq/rabbitmq_internal.h"
+#include "base/digest.h"
 #include "base/text.h"
 
 #define PERSISTENT 2
@@ -22,6 +23,9 @@
 
 /* The maximum length of AMQP's short strings: routing keys, ids, names of headers. */
 #define SHORT_MAX 255
+
+/* The longest id that becomes a part of a position as it is. */
+#define ID_MAX 128
 
 /* How many bytes of a properties frame are reserved for everything except the headers. */
 #define PROPERTIES_MAX 2048
@@ -281,6 +285,21 @@ static void read_properties(
 					      .value = rabbitmq_slice(from->content_type)});
 }
 
+/* Appends the id. An id that a store might refuse, or that is too long for a short string of AMQP
+ * together with the rest of a position, is replaced by its digest: other programs choose ids. */
+static void add_id(struct buffer *text, struct slice id)
+{
+	unsigned char digest[SHA256_SIZE];
+
+	if (id.len <= ID_MAX && text_is_utf8(id) && !text_has_control(id)) {
+		buffer_add(text, id);
+		return;
+	}
+	digest_sha256(id, digest);
+	for (size_t i = 0; i < sizeof(digest); i++)
+		buffer_format(text, "%02x", digest[i]);
+}
+
 /*
  * Returns the position of a message. A queue has no offsets, so the position is the message's id.
  * If the message has no id, the position identifies only this delivery.
@@ -292,7 +311,7 @@ static struct slice position_of(struct arena *arena, const struct bus_channel *c
 
 	buffer_format(&text, "%s/0/", channel->name);
 	if (id.len > 0)
-		buffer_add(&text, id);
+		add_id(&text, id);
 	else
 		buffer_format(&text, "%016" PRIx64 "-%" PRIu64, from->serial, from->tag);
 	return buffer_slice(&text);
