@@ -111,12 +111,17 @@ static bool is_of_type(const json_t *envelope, const char *wanted)
 	return false;
 }
 
+static bool is_absent(const json_t *value)
+{
+	return !value || json_is_null(value);
+}
+
 /* Returns the first argument that is neither missing nor null. */
 static const json_t *first_of(const json_t *a, const json_t *b, const json_t *c)
 {
-	const json_t *found = a && !json_is_null(a) ? a : b;
+	const json_t *found = is_absent(a) ? b : a;
 
-	return found && !json_is_null(found) ? found : c;
+	return is_absent(found) ? c : found;
 }
 
 /* Reads `message` into `event`. Returns NULL if the message is valid. Otherwise returns what is
@@ -132,7 +137,7 @@ static const char *read_message(struct arena *arena, const json_t *envelope, con
 		return event->is_read ? "its userId is missing or not an id"
 				      : "its recipientId is missing or not an id";
 	event->message_id = read_id(arena, message, "messageId");
-	if (!event->message_id.data && !event->is_read && !member(message, "messageId"))
+	if (!event->message_id.data && !event->is_read && is_absent(member(message, "messageId")))
 		event->message_id = read_id(arena, envelope, "messageId");
 	if (!event->message_id.data)
 		return "its messageId is missing or not an id";

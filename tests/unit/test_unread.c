@@ -145,6 +145,11 @@ static void a_new_message_without_an_id_has_that_of_its_envelope(void **state)
 	assert_null(message_event_read(&arena,
 		slice_of("{\"messageId\":\"E\",\"message\":{\"recipientId\":\"b\"}}"), &event));
 	assert_slice(event.message_id, "E");
+	assert_null(message_event_read(&arena,
+		slice_of("{\"messageId\":\"F\",\"message\":{\"recipientId\":\"b\",\"messageId\":"
+			 "null}}"),
+		&event));
+	assert_slice(event.message_id, "F");
 	assert_non_null(message_event_read(
 		&arena, slice_of("{\"messageId\":\"E\",\"message\":{\"userId\":\"b\"}}"), &read));
 }
