@@ -107,6 +107,18 @@ def test_distributing_again_does_nothing_and_a_dry_run_never_does(bare, binary):
     assert (again.returncode, again.stdout) == (0, "the schema is up to date and distributed\n")
 
 
+def test_distributing_goes_on_where_it_was_interrupted(bare, binary):
+    """After its rows were copied to the shards, and before the originals were truncated."""
+    assert migrate(binary, bare).returncode == 0
+    bare.query("INSERT INTO count_values (item_id, current_value) VALUES ('a', 7)")
+    bare.query("SELECT create_distributed_table('count_values', 'item_id')")
+    originals = "SELECT pg_relation_size('count_values')"
+    assert bare.query(originals) > [(0,)]
+    distribute(binary, bare)
+    assert bare.query(originals) == [(0,)]
+    assert bare.query("SELECT current_value FROM count_values") == [(7,)]
+
+
 def test_the_command_of_the_page_distributes_the_tables(bare, binary, tmp_path):
     (command,) = re.findall(r"^ *(quipu migrate --distribute .*)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     words = [bare.url if word.startswith("postgres://") else word for word in shlex.split(command)[1:]]

@@ -7,8 +7,8 @@
  * Idempotency-Keys are spread by key. If they were spread by user or item, the use of one key for
  * two users or items would not be detected.
  *
- * Before each step, this code checks whether the step is needed, so that a run continues where an
- * interrupted run stopped.
+ * A run skips tables that are already distributed, and workers' settings that are already right, so
+ * it continues where an interrupted run stopped.
  */
 #include <stdarg.h>
 #include <stdlib.h>
@@ -105,11 +105,12 @@ static bool QP_PRINTF(2, 3) step(struct distribution *distribution, const char *
 
 /* ---- tables ------------------------------------------------------------------------------ */
 
-/* Returns 0 if the table $1 does not exist, 1 if it is on one node, 2 if it is distributed. */
+/* Returns 0 if the table $1 does not exist, 1 if it is on one node, 2 if it is distributed but its
+ * originals are still on the coordinator, 3 if it is distributed. */
 #define STATE_SQL                                                                                  \
 	"SELECT CASE WHEN to_regclass($1) IS NULL THEN 0 "                                         \
-	"WHEN EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = to_regclass($1)) "        \
-	"THEN 2 ELSE 1 END"
+	"WHEN NOT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = to_regclass($1)) "    \
+	"THEN 1 WHEN pg_relation_size(to_regclass($1)) > 0 THEN 2 ELSE 3 END"
 
 /*
  * Distributes a table. Its shards are stored beside those of `beside`, a table that is already
@@ -120,10 +121,14 @@ static bool distribute_table(struct distribution *distribution, const char *tabl
 	const char *column, const char *beside)
 {
 	return step(distribution,
-		       "SELECT create_distributed_table('%s', '%s', colocate_with => '%s')", table,
-		       column, beside ? beside : "default") &&
-	       step(distribution, "SELECT truncate_local_data_after_distributing_table('%s')",
-		       table);
+		"SELECT create_distributed_table('%s', '%s', colocate_with => '%s')", table, column,
+		beside ? beside : "default");
+}
+
+static bool truncate_originals(struct distribution *distribution, const char *table)
+{
+	return step(
+		distribution, "SELECT truncate_local_data_after_distributing_table('%s')", table);
 }
 
 static bool distribute_tables(struct distribution *distribution)
@@ -136,6 +141,8 @@ static bool distribute_tables(struct distribution *distribution)
 
 		if (state < 0 || (state == 1 && !distribute_table(distribution, table,
 							placements[i].column, beside)))
+			return false;
+		if ((state == 1 || state == 2) && !truncate_originals(distribution, table))
 			return false;
 		if (state > 0 && !beside)
 			beside = table;
