@@ -4,9 +4,9 @@
  * A row that is done leaves a dead entry at the head of the index on open rows. A vacuum removes
  * the entry, but only after a minute, or after hours if a backup holds an old snapshot. A claim
  * that starts at the head of the index reads all dead entries; after a minute at 14,000 events/s
- * that took three quarters of the claim's time. Therefore each store remembers a floor: the
- * created_at of the first open row. Claims start at the floor, and each claim raises the floor to
- * the first row that is still open.
+ * that took three quarters of the claim's time. Therefore each store remembers a floor for each
+ * table, SLACK_US before the created_at of the first open row. Claims start at the floor, and each
+ * claim raises the floor if a later row is now the first open one.
  *
  * A row can appear below the floor if its commit was more than SLACK_US late, or if another process
  * resent it. Such a row waits for the next scan of the whole index. Scans run every LOOK_LEAST_NS,
@@ -38,9 +38,11 @@ static struct pg_floor *floor_of(struct session *session, const struct pg_claims
 void pg_claim_from(struct session *session, const struct pg_claims *claims, int64_t time_us)
 {
 	struct pg_floor *floor = floor_of(session, claims);
+	int64_t from_us = atomic_load(&floor->from_us);
 
-	if (time_us < atomic_load(&floor->from_us))
-		atomic_store(&floor->from_us, time_us);
+	while (time_us < from_us &&
+		!atomic_compare_exchange_weak(&floor->from_us, &from_us, time_us))
+		;
 }
 
 static void has_looked(struct pg_floor *floor, int64_t start_ns)
@@ -55,8 +57,9 @@ static void has_looked(struct pg_floor *floor, int64_t start_ns)
 	atomic_store(&floor->look_at_ns, now_ns + wait_ns);
 }
 
-/* Raises the floor, because no row between `from_us` and `oldest_us` is open. Does nothing if the
- * floor is no longer `was_us`: another thread may have lowered it for a new row. */
+/* Moves the floor to SLACK_US before `oldest_us`, because no row between `from_us` and `oldest_us`
+ * is open. Lowers it only after a scan of the whole index, that is, if `from_us` is 0. Does
+ * nothing if the floor is no longer `was_us`: another thread may have lowered it for a new row. */
 static void raise(struct pg_floor *floor, int64_t was_us, int64_t from_us, int64_t oldest_us)
 {
 	int64_t to_us = oldest_us - SLACK_US;
@@ -122,8 +125,8 @@ static struct pg_param epochs_of(
 	return pg_param_array(&epochs);
 }
 
-/* Runs a statement that returns the number in the batch of each claim that it changed (see
- * PG_CLAIM_IS_OURS). Sets was_ours of each claim to whether the statement changed it. */
+/* Runs a statement that returns, for each claim that it changed, the claim's number in the batch
+ * (see PG_CLAIM_IS_OURS). Sets was_ours of each claim to whether the statement changed it. */
 static enum status run_on_claims(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_param *params, size_t param_count, struct claim *claims, size_t count)
 {
