@@ -166,7 +166,7 @@ static enum status outbound_find(const struct outbound_repository *repository,
 	struct trace trace = trace_begin(session, "outbound", "find");
 	enum status status = inner->ops->find(inner, trace.session, arena, message);
 
-	return trace_end_rows(&trace, status, message->exists);
+	return trace_end_rows(&trace, status, status == STATUS_OK && message->exists);
 }
 
 static enum status outbound_sweep_queued(const struct outbound_repository *repository,
