@@ -58,6 +58,15 @@ def test_lintian_finds_nothing(package):
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
 
 
+def test_it_is_fortified_as_every_build_is():
+    """Debian's own level comes last in the compiler's arguments, and would override that of meson.build."""
+    rules = (ROOT / "deploy" / "debian" / "rules").read_text()
+    asked = dict(re.findall(r"^export (DEB_\w+) = (.*)$", rules, re.MULTILINE))
+    without = {name: value for name, value in asked.items() if not name.startswith("DEB_CPPFLAGS")}
+    assert "_FORTIFY_SOURCE" in run("dpkg-buildflags", "--get", "CPPFLAGS", env={**os.environ, **without}).stdout
+    assert "_FORTIFY_SOURCE" not in run("dpkg-buildflags", "--get", "CPPFLAGS", env={**os.environ, **asked}).stdout
+
+
 def test_it_has_the_version_of_the_program(package):
     version = must(ROOT / "scripts/version.sh")
     assert must("dpkg-deb", "-f", package, "Version") == f"{version}-1"
