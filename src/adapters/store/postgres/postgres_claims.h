@@ -145,7 +145,7 @@ extern const struct claim_repository_ops pg_claims_ops;
  *   busy, done    the values of `status` for a claimed row and for a finished row
  *   done_at       the column with the time at which a row became `done`
  *   swept         the stages to sweep, as an SQL list: "'SENT', 'FAILED'"
- *   ended_at      an expression for the time at which a row entered one of these stages
+ *   ended_at      an expression for the time from which the age of such a row counts
  */
 #define PG_CLAIMS(table, id, occurred_at, busy, done, done_at, swept, ended_at)                    \
 	{                                                                                          \

@@ -96,9 +96,8 @@ const struct sqlite_eraser sqlite_counters_eraser = {
 	"FROM outbox_events WHERE event_id IN ("                                           \
 	"  SELECT event_id FROM entitlement_audit WHERE user_id = ?1) "
 
-/* Published events are also erased, because `quipu verify` would report an event whose audit line
- * is missing. Events are erased first, because the statement finds events through the audit
- * lines. */
+/* Events are erased first, because the statement finds them through the audit lines. It finds and
+ * erases published events too. */
 const struct sqlite_eraser sqlite_entitlements_eraser = {
 	.base = {
 		.ops = &sqlite_eraser_ops,
