@@ -21,6 +21,7 @@ void command_list_push(struct command_list *list, struct command *command)
 		list->first = command;
 	list->last = command;
 	list->count++;
+	list->weight += command_weight(command);
 	list->bytes += command->bytes;
 }
 
@@ -34,6 +35,7 @@ void command_list_append(struct command_list *list, struct command_list *from)
 		list->first = from->first;
 	list->last = from->last;
 	list->count += from->count;
+	list->weight += from->weight;
 	list->bytes += from->bytes;
 	*from = (struct command_list){0};
 }
@@ -48,6 +50,7 @@ struct command *command_list_pop(struct command_list *list)
 	if (!list->first)
 		list->last = NULL;
 	list->count--;
+	list->weight -= command_weight(command);
 	list->bytes -= command->bytes;
 	command->next = NULL;
 	return command;

@@ -43,7 +43,8 @@ struct command {
 	uint64_t hash;
 	/* the memory that the command occupies; counts against the lane's limit */
 	size_t bytes;
-	/* how many changes the command makes; counts against the lane's depth; 0 means 1 */
+	/* how many changes the command makes; counts against the lane's depth and the size of a
+	 * batch; 0 means 1 */
 	size_t weight;
 	int64_t deadline_ns; /* monotonic time after which the client no longer waits */
 	/* the most bytes that the answer can take; if these are at most LARGE_ANSWER, the answer is
@@ -79,6 +80,13 @@ static inline size_t command_weight(const struct command *command)
 	return command->weight > 0 ? command->weight : 1;
 }
 
+/* Returns whether a queue or a batch of at most the weight `max`, which holds the weight `held`,
+ * has room for `weight` more. A command that is heavier than `max` fits where it is alone. */
+static inline bool weight_fits(size_t held, size_t weight, size_t max)
+{
+	return held == 0 || held + weight <= max;
+}
+
 static inline bool command_is_large(const struct command *command)
 {
 	return command->answer_max > LARGE_ANSWER;
@@ -89,7 +97,8 @@ struct command_list {
 	struct command *first;
 	struct command *last;
 	size_t count;
-	size_t bytes; /* the sum of its commands' bytes */
+	size_t weight; /* the sum of its commands' weights */
+	size_t bytes;  /* the sum of its commands' bytes */
 };
 
 void command_list_push(struct command_list *list, struct command *command);

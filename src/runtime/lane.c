@@ -3,8 +3,8 @@
  * sleeps, so submitting to a busy consumer needs no system call. The commands that arrive while a
  * batch commits form the next batch.
  *
- * These invariants hold under the lock: `weight` and `bytes` are the sums over `waiting`, and every
- * waiting command is counted in exactly one element of shares[g] for each g (see GROUPS).
+ * This invariant holds under the lock: every waiting command is counted in exactly one element of
+ * shares[g] for each g (see GROUPS).
  */
 #include "runtime/lane.h"
 
@@ -37,8 +37,6 @@ struct lane {
 	pthread_mutex_t lock; /* guards everything below */
 	pthread_cond_t filled;
 	struct command_list waiting;
-	size_t weight;
-	size_t bytes;
 	/* shares[g][v] has the weight and bytes of those commands in `waiting` whose hash has the
 	 * value v in its group g of GROUP_BITS bits. */
 	struct share shares[GROUPS][1 << GROUP_BITS];
@@ -78,7 +76,7 @@ size_t lane_depth(struct lane *lane)
 	size_t depth;
 
 	pthread_mutex_lock(&lane->lock);
-	depth = lane->weight;
+	depth = lane->waiting.weight;
 	pthread_mutex_unlock(&lane->lock);
 	return depth;
 }
@@ -107,9 +105,9 @@ static bool has_room(struct lane *lane, const struct command *command)
 {
 	bool has = command->hash == 0;
 
-	if (lane->closed || lane->bytes + command->bytes > lane->bytes_max)
+	if (lane->closed || lane->waiting.bytes + command->bytes > lane->bytes_max)
 		return false;
-	if (lane->weight > 0 && lane->weight + command_weight(command) > lane->depth_max)
+	if (!weight_fits(lane->waiting.weight, command_weight(command), lane->depth_max))
 		return false;
 	for (size_t group = 0; group < GROUPS && !has; group++)
 		has = share_has_room(lane, share_of(lane, command, group), command);
@@ -118,8 +116,6 @@ static bool has_room(struct lane *lane, const struct command *command)
 
 static void count_in(struct lane *lane, const struct command *command)
 {
-	lane->weight += command_weight(command);
-	lane->bytes += command->bytes;
 	for (size_t group = 0; group < GROUPS; group++) {
 		struct share *share = share_of(lane, command, group);
 
@@ -130,8 +126,6 @@ static void count_in(struct lane *lane, const struct command *command)
 
 static void count_out(struct lane *lane, const struct command *command)
 {
-	lane->weight -= command_weight(command);
-	lane->bytes -= command->bytes;
 	for (size_t group = 0; group < GROUPS; group++) {
 		struct share *share = share_of(lane, command, group);
 
@@ -177,9 +171,7 @@ static void wait_for_work(struct lane *lane, int64_t until_ns)
  * `taken`, may also take `command`. */
 static bool fits(const struct command *command, size_t taken, size_t max)
 {
-	if (!command || taken >= max)
-		return false;
-	return taken == 0 || taken + command_weight(command) <= max;
+	return command && taken < max && weight_fits(taken, command_weight(command), max);
 }
 
 bool lane_take(struct lane *lane, struct command_list *out, size_t max, int64_t until_ns)

@@ -51,6 +51,26 @@ static void a_list_takes_over_another(void **state)
 	assert_order(&list, (struct command *[]){&a, &b, &c}, 3);
 }
 
+static void a_list_knows_the_weight_and_the_bytes_of_its_commands(void **state)
+{
+	struct command light = {.bytes = 10}, heavy = {.weight = 7, .bytes = 100};
+	struct command_list list = {0}, from = {0};
+
+	(void)state;
+	command_list_push(&list, &light);
+	command_list_push(&from, &heavy);
+	command_list_append(&list, &from);
+	assert_int_equal(list.weight, 8);
+	assert_int_equal(list.bytes, 110);
+	assert_int_equal(from.weight, 0);
+	command_list_pop(&list);
+	assert_int_equal(list.weight, 7);
+	assert_int_equal(list.bytes, 100);
+	command_list_pop(&list);
+	assert_int_equal(list.weight, 0);
+	assert_int_equal(list.bytes, 0);
+}
+
 /* ---- delivery ---------------------------------------------------------------------------- */
 
 struct receiver {
@@ -195,6 +215,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_list_gives_back_what_was_pushed_in_order),
 		cmocka_unit_test(a_list_takes_over_another),
+		cmocka_unit_test(a_list_knows_the_weight_and_the_bytes_of_its_commands),
 		cmocka_unit_test(answers_go_to_their_loops_in_order_with_one_wake_up_each),
 		cmocka_unit_test(answers_for_many_loops_arrive_all_and_in_order),
 		cmocka_unit_test(delivering_nothing_wakes_nobody),
