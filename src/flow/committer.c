@@ -116,21 +116,25 @@ static enum status refusal_of(const struct write *write)
 	return write->waits_for_idempotency ? STATUS_OUTCOME_UNKNOWN : STATUS_OVERLOADED;
 }
 
-static bool holds_too_much(const struct committer *committer, size_t count, size_t bytes)
+/* Returns whether `command` may join commands that wait outside the lane and have this weight and
+ * these bytes. */
+static bool may_hold(const struct committer *committer, const struct command *command,
+	size_t weight, size_t bytes)
 {
-	return count >= committer->config.held_max || bytes >= committer->config.held_bytes_max;
+	return weight_fits(weight, command_weight(command), committer->config.held_max) &&
+	       bytes < committer->config.held_bytes_max;
 }
 
 static void park(struct committer *committer, struct write *write)
 {
 	struct parking *parking = committer->parking;
 
-	if (holds_too_much(committer, parking_count(parking), parking_bytes(parking)))
-		answer_failed(committer, write, refusal_of(write));
-	else
+	if (may_hold(committer, &write->command, parking_weight(parking), parking_bytes(parking)))
 		parking_add(parking, &write->command,
 			write->waits_for_idempotency ? write->idempotency->key : write->command.key,
 			now_ns(committer));
+	else
+		answer_failed(committer, write, refusal_of(write));
 }
 
 /* Parks a BUSY write for its next attempt, or answers it if it has no attempts left. */
@@ -357,20 +361,24 @@ static void run_batch(struct committer *committer, size_t count, enum transactio
 	run(committer, committer->writes, count, mode);
 }
 
+/* Runs the commands of `list` in batches of at most the weight batch_max. A heavier command gets a
+ * batch of its own. */
 static void run_list(
 	struct committer *committer, struct command_list *list, enum transaction_mode mode)
 {
+	size_t count = 0, weight = 0;
 	struct command *command;
-	size_t count = 0;
 
 	while ((command = command_list_pop(list))) {
-		if (!is_wanted(committer, command))
-			drop(committer, command);
-		else
-			committer->writes[count++] = write_of(command);
-		if (count == committer->config.batch_max) {
+		if (!weight_fits(weight, command_weight(command), committer->config.batch_max)) {
 			run_batch(committer, count, mode);
-			count = 0;
+			count = weight = 0;
+		}
+		if (is_wanted(committer, command)) {
+			committer->writes[count++] = write_of(command);
+			weight += command_weight(command);
+		} else {
+			drop(committer, command);
 		}
 	}
 	run_batch(committer, count, mode);
@@ -439,10 +447,11 @@ static void set_aside(struct committer *committer, struct command_list *list)
 
 		if (!waits || room > 0)
 			command_list_push(list, command);
-		else if (holds_too_much(committer, committer->aside.count, committer->aside.bytes))
-			answer_failed(committer, write_of(command), STATUS_OVERLOADED);
-		else
+		else if (may_hold(committer, command, committer->aside.weight,
+				 committer->aside.bytes))
 			push_aside(committer, command);
+		else
+			answer_failed(committer, write_of(command), STATUS_OVERLOADED);
 		room -= waits && room > 0;
 	}
 }

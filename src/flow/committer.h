@@ -44,10 +44,11 @@ struct waiting {
 struct committer_config {
 	struct lane *lane;       /* not owned */
 	struct session *session; /* owned */
-	size_t batch_max;
-	/* `held_max` limits how many writes may wait outside the lane, and `held_bytes_max` limits
-	 * their bytes. Both limits apply to the parked writes and, separately, to the writes that
-	 * are set aside. `held_bytes_max` also applies to writes whose effects are under way. */
+	size_t batch_max;        /* the most changes in one transaction */
+	/* `held_max` limits how many changes may wait outside the lane, and `held_bytes_max` limits
+	 * the bytes of their writes. Both limits apply to the parked writes and, separately, to the
+	 * writes that are set aside. `held_bytes_max` also applies to writes whose effects are
+	 * under way. Like `batch_max`, `held_max` lets a single write that exceeds it through. */
 	size_t held_max;
 	size_t held_bytes_max;
 	int64_t idempotency_ttl_us;

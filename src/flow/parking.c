@@ -28,7 +28,8 @@ struct parking {
 	int64_t retry_ns;
 	struct dice dice;
 	struct tally count;
-	size_t bytes; /* the sum of the bytes of all parked commands */
+	size_t weight; /* the sum of the weights of all parked commands */
+	size_t bytes;  /* the sum of the bytes of all parked commands */
 };
 
 struct parking *parking_new(int64_t retry_ns)
@@ -50,6 +51,11 @@ void parking_free(struct parking *parking)
 size_t parking_count(const struct parking *parking)
 {
 	return (size_t)tally_read(&parking->count);
+}
+
+size_t parking_weight(const struct parking *parking)
+{
+	return parking->weight;
 }
 
 size_t parking_bytes(const struct parking *parking)
@@ -102,6 +108,7 @@ void parking_add(struct parking *parking, struct command *command, struct slice 
 		parked = add_key(parking, key, now_ns);
 	push(parked, command);
 	tally_add(&parking->count, 1);
+	parking->weight += command_weight(command);
 	parking->bytes += command->bytes;
 }
 
@@ -133,6 +140,7 @@ static void take_key(struct parking *parking, struct parked_key **link, struct c
 
 	*link = parked->next;
 	tally_add(&parking->count, -(int64_t)parked->commands.count);
+	parking->weight -= parked->commands.weight;
 	parking->bytes -= parked->commands.bytes;
 	command_list_append(out, &parked->commands);
 	free(parked);
@@ -170,6 +178,7 @@ void parking_take_expired(struct parking *parking, struct command_list *out, int
 				sort_out_expired(parked, out, now_ns);
 			tally_add(
 				&parking->count, (int64_t)(parked->commands.count - before.count));
+			parking->weight -= before.weight - parked->commands.weight;
 			parking->bytes -= before.bytes - parked->commands.bytes;
 			if (parked->commands.count == 0)
 				take_key(parking, link, out);
@@ -179,6 +188,13 @@ void parking_take_expired(struct parking *parking, struct command_list *out, int
 	}
 }
 
+static bool may_leave(const struct parked_key *parked, const struct command_list *out, size_t max,
+	int64_t due_until_ns)
+{
+	return parked->due_ns <= due_until_ns &&
+	       weight_fits(out->weight, parked->commands.weight, max);
+}
+
 static void take_until(
 	struct parking *parking, struct command_list *out, size_t max, int64_t due_until_ns)
 {
@@ -186,10 +202,7 @@ static void take_until(
 		struct parked_key **link = &parking->buckets[i];
 
 		while (*link) {
-			size_t wanted = out->count + (*link)->commands.count;
-			bool fits = out->count == 0 || wanted <= max;
-
-			if ((*link)->due_ns <= due_until_ns && fits)
+			if (may_leave(*link, out, max, due_until_ns))
 				take_key(parking, link, out);
 			else
 				link = &(*link)->next;
@@ -197,10 +210,34 @@ static void take_until(
 	}
 }
 
+/* Returns the link to the key that is due first. At least one key must be parked. */
+static struct parked_key **find_first_due(struct parking *parking)
+{
+	struct parked_key **first = NULL;
+
+	for (size_t i = 0; i < BUCKETS; i++) {
+		struct parked_key **link = &parking->buckets[i];
+
+		for (; *link; link = &(*link)->next) {
+			if (!first || (*link)->due_ns < (*first)->due_ns)
+				first = link;
+		}
+	}
+	return first;
+}
+
+/* The key that has been due longest goes first. Otherwise lighter keys in the buckets before it
+ * could leave no room for a heavy key every time, until the deadlines of its commands pass. */
 void parking_take_due(struct parking *parking, struct command_list *out, size_t max, int64_t now_ns)
 {
-	if (parking_count(parking) > 0)
-		take_until(parking, out, max, now_ns);
+	struct parked_key **first;
+
+	if (parking_count(parking) == 0)
+		return;
+	first = find_first_due(parking);
+	if (may_leave(*first, out, max, now_ns))
+		take_key(parking, first, out);
+	take_until(parking, out, max, now_ns);
 }
 
 void parking_take_all(struct parking *parking, struct command_list *out)

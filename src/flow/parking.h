@@ -22,6 +22,9 @@ void parking_free(struct parking *parking);
 /* Returns how many commands are parked. Thread-safe. */
 size_t parking_count(const struct parking *parking);
 
+/* Returns the sum of the parked commands' weights. */
+size_t parking_weight(const struct parking *parking);
+
 /* Returns the sum of the parked commands' bytes. */
 size_t parking_bytes(const struct parking *parking);
 
@@ -39,8 +42,9 @@ int64_t parking_next_ns(const struct parking *parking);
 /* Moves the commands whose deadlines have passed to `out`. */
 void parking_take_expired(struct parking *parking, struct command_list *out, int64_t now_ns);
 
-/* Moves up to `max` commands of due keys to `out`. All commands of a key move together; those of
- * the first key move even if there are more than `max`. */
+/* Moves commands of due keys to `out`, up to a total weight of `max` in `out`. All commands of a
+ * key move together. If `out` is empty, those of the key that has been due longest move even if
+ * they are heavier than `max`. */
 void parking_take_due(
 	struct parking *parking, struct command_list *out, size_t max, int64_t now_ns);
 

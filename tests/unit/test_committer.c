@@ -431,6 +431,121 @@ static void test_an_aborted_committer_refuses_what_waits(void **unused)
 	count_fixture_close(&fixture);
 }
 
+/* ---- commands with a weight, such as atomic batches of counts ------------------------------ */
+
+static struct count_fixture_command *submit_heavy(
+	struct count_fixture *fixture, const char *item, size_t weight)
+{
+	struct count_fixture_command *command =
+		count_fixture_command_new(fixture, item, plus_one, NULL, "same");
+
+	command->command.write.command.weight = weight;
+	count_fixture_submit(fixture, command);
+	return command;
+}
+
+static size_t count_answered(
+	struct count_fixture_command *const *commands, size_t count, int status)
+{
+	size_t answered = 0;
+
+	for (size_t i = 0; i < count; i++)
+		answered += count_fixture_status(commands[i]) == status;
+	return answered;
+}
+
+/* Parks one command with each of the `weights` on the held rows of the `items`, and then releases
+ * the rows and lets all commands be due. */
+static void park_heavy(struct count_fixture *fixture, const char *const *items,
+	const size_t *weights, struct count_fixture_command **commands, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (!faulty_store_get(fixture->store, slice_of(items[i])).exists)
+			faulty_store_add_count(fixture->store, items[i], 0);
+		faulty_store_hold(fixture->store, slice_of(items[i]), true);
+		commands[i] = submit_heavy(fixture, items[i], weights[i]);
+		count_fixture_step(fixture);
+		faulty_store_hold(fixture->store, slice_of(items[i]), false);
+	}
+	assert_int_equal(count_answered(commands, count, 0), count);
+	pass_time(fixture, 50 * NS_PER_MS);
+	fixture->store->commits = 0;
+}
+
+static void test_parked_rows_that_become_free_share_transactions_of_batch_max_changes(void **unused)
+{
+	static const char *const items[] = {"a", "b", "c", "d"};
+	static const size_t weights[] = {4, 4, 4, 4};
+	struct count_fixture_command *commands[4];
+	struct count_fixture fixture;
+
+	(void)unused;
+	count_fixture_open(&fixture, 10);
+	park_heavy(&fixture, items, weights, commands, 4);
+	for (size_t steps = 1; steps <= 2; steps++) {
+		count_fixture_step(&fixture);
+		assert_int_equal(count_answered(commands, 4, 200), 2 * steps);
+		assert_int_equal(fixture.store->commits, steps);
+	}
+	for (size_t i = 0; i < 4; i++)
+		count_fixture_command_free(commands[i]);
+	count_fixture_close(&fixture);
+}
+
+/* All commands of a key leave the parking together. */
+static void test_commands_parked_on_one_row_run_in_transactions_of_batch_max_changes(void **unused)
+{
+	static const char *const items[] = {"a", "a", "a", "a", "a", "a"};
+	/* four transactions: 4 and 6; 3; 25 alone; 1 and 9 */
+	static const size_t weights[] = {4, 6, 3, 25, 1, 9};
+	struct count_fixture_command *commands[6];
+	struct count_fixture fixture;
+
+	(void)unused;
+	count_fixture_open(&fixture, 10);
+	park_heavy(&fixture, items, weights, commands, 6);
+	count_fixture_step(&fixture);
+	assert_int_equal(count_answered(commands, 6, 200), 6);
+	assert_int_equal(fixture.store->commits, 4);
+	assert_int_equal(value_of(&fixture, "a"), 6);
+	for (size_t i = 0; i < 6; i++)
+		count_fixture_command_free(commands[i]);
+	count_fixture_close(&fixture);
+}
+
+/* The limit of the fixture is 1,000. */
+static void test_the_limit_of_what_is_parked_counts_changes_and_one_command_may_exceed_it(
+	void **unused)
+{
+	struct count_fixture_command *commands[4];
+	struct count_fixture fixture;
+
+	(void)unused;
+	set_up(&fixture);
+	faulty_store_hold(fixture.store, slice_of("a"), true);
+	commands[0] = submit_heavy(&fixture, "a", 600);
+	count_fixture_step(&fixture);
+	commands[1] = submit_heavy(&fixture, "a", 401);
+	count_fixture_step(&fixture);
+	assert_int_equal(count_fixture_status(commands[1]), 503);
+	commands[2] = submit_heavy(&fixture, "a", 400);
+	count_fixture_step(&fixture);
+	assert_int_equal(count_fixture_status(commands[2]), 0);
+	pass_time(&fixture, 6 * NS_PER_S); /* past the deadlines of all of them */
+	count_fixture_step(&fixture);
+	assert_int_equal(count_answered(commands, 3, 503), 3);
+	commands[3] = submit_heavy(&fixture, "a", 2000);
+	count_fixture_step(&fixture);
+	assert_int_equal(count_fixture_status(commands[3]), 0);
+	faulty_store_hold(fixture.store, slice_of("a"), false);
+	pass_time(&fixture, 50 * NS_PER_MS);
+	count_fixture_step(&fixture);
+	assert_int_equal(count_fixture_status(commands[3]), 200);
+	for (size_t i = 0; i < 4; i++)
+		count_fixture_command_free(commands[i]);
+	count_fixture_close(&fixture);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -450,6 +565,12 @@ int main(void)
 		cmocka_unit_test(test_an_aborted_committer_refuses_what_waits),
 		cmocka_unit_test(test_a_deadline_is_kept_however_long_the_next_try_is_away),
 		cmocka_unit_test(test_an_aborted_committer_refuses_what_is_parked_at_once),
+		cmocka_unit_test(
+			test_parked_rows_that_become_free_share_transactions_of_batch_max_changes),
+		cmocka_unit_test(
+			test_commands_parked_on_one_row_run_in_transactions_of_batch_max_changes),
+		cmocka_unit_test(
+			test_the_limit_of_what_is_parked_counts_changes_and_one_command_may_exceed_it),
 	};
 
 	return cmocka_run_group_tests_name("committer", tests, NULL, NULL);

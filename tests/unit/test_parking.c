@@ -168,11 +168,60 @@ static void at_least_one_key_leaves_however_small_the_room(void **state)
 	assert_int_equal(out.count, 4);
 }
 
+static void the_room_is_for_changes_and_not_for_commands(void **state)
+{
+	struct command_list out = {0};
+
+	commands[0].weight = commands[1].weight = 5;
+	commands[2].weight = 3;
+	commands[2].key = slice_of("third");
+	park(*state, 3, START_NS);
+	assert_int_equal(parking_weight(*state), 13);
+	parking_take_due(*state, &out, 9, SURELY_DUE_NS);
+	assert_int_equal(out.weight, 8); /* one of 5, and the one of 3, whichever was due first */
+	parking_take_due(*state, &out, 13, SURELY_DUE_NS);
+	assert_int_equal(out.weight, 13);
+	assert_int_equal(parking_weight(*state), 0);
+}
+
+static void a_command_that_is_heavier_than_the_room_leaves_alone(void **state)
+{
+	struct command_list out = {0};
+
+	commands[0].weight = 50;
+	park(*state, 1, START_NS);
+	parking_add(*state, &commands[1], commands[1].key, START_NS + 2 * RETRY_NS);
+	parking_take_due(*state, &out, 10, START_NS + 4 * RETRY_NS);
+	assert_int_equal(out.count, 1);
+	assert_ptr_equal(out.first, &commands[0]);
+}
+
+/* Each time, the light keys fill the room if they leave first. */
+static void a_heavy_key_is_not_passed_over_for_lighter_ones_that_were_due_later(void **state)
+{
+	enum { LIGHT = 500 };
+	static struct command light[LIGHT];
+	static char names[LIGHT][8];
+	struct command_list out = {0};
+
+	commands[0].weight = 10;
+	park(*state, 1, START_NS);
+	for (size_t i = 0; i < LIGHT; i++) {
+		snprintf(names[i], sizeof(names[i]), "%zu", i);
+		light[i] = (struct command){.key = slice_of(names[i])};
+		parking_add(*state, &light[i], light[i].key, SURELY_DUE_NS);
+	}
+	parking_take_due(*state, &out, 10, SURELY_DUE_NS + 2 * RETRY_NS);
+	assert_int_equal(out.count, 1);
+	assert_ptr_equal(out.first, &commands[0]);
+}
+
 static void who_is_past_its_deadline_leaves_and_the_others_stay_in_order(void **state)
 {
 	struct command_list out = {0};
 
 	commands[0].deadline_ns = commands[4].deadline_ns = START_NS + 1;
+	commands[4].weight = 5;
 	park(*state, 8, START_NS);
 	assert_int_equal(parking_next_ns(*state), START_NS + 1); /* before anything is due */
 	parking_take_expired(*state, &out, START_NS);
@@ -182,6 +231,7 @@ static void who_is_past_its_deadline_leaves_and_the_others_stay_in_order(void **
 	assert_ptr_equal(command_list_pop(&out), &commands[0]);
 	assert_ptr_equal(command_list_pop(&out), &commands[4]);
 	assert_int_equal(parking_count(*state), 6);
+	assert_int_equal(parking_weight(*state), 6);
 	commands[0].key = slice_of("gone"); /* its memory may have been used for something else */
 	assert_true(parking_has_key(*state, slice_of("even")));
 	assert_true(parking_next_ns(*state) > START_NS + 1);
@@ -247,6 +297,9 @@ int main(void)
 		TEST(different_keys_wait_apart),
 		TEST(a_key_is_never_split_to_fit),
 		TEST(at_least_one_key_leaves_however_small_the_room),
+		TEST(the_room_is_for_changes_and_not_for_commands),
+		TEST(a_command_that_is_heavier_than_the_room_leaves_alone),
+		TEST(a_heavy_key_is_not_passed_over_for_lighter_ones_that_were_due_later),
 		TEST(who_is_past_its_deadline_leaves_and_the_others_stay_in_order),
 		TEST(a_key_whose_commands_are_all_past_their_deadlines_is_forgotten),
 		TEST(everything_can_be_taken_whether_due_or_not),
