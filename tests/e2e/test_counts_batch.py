@@ -1,14 +1,17 @@
 """Many changes in one request: each is answered as if it had come alone, on both stores."""
 
 import collections
+import contextlib
+import os
 import random
 
 import pytest
 
-from harness.counts import INT64_MAX, action, new_id, new_key
+from harness.counts import INT64_MAX, action, increase_request, new_id, new_key
 from harness.http import ask_all, render
 from harness.problems import assert_bad_request, assert_problem
 from harness.verify import verified
+from harness.waiting import wait_until
 
 BATCH = "/api/v1/counts/batch"
 
@@ -47,6 +50,46 @@ def test_a_thousand_changes_are_made_in_one_request(counts):
     assert results(answer) == [1 + n // 10 for n in range(1000)]
     assert_bad_request(batch(counts, *(change(items[0]) for _ in range(1001))), field="changes")
     assert [counts.value(item) for item in items] == [100] * 10
+
+
+@pytest.mark.parametrize("options", [{"atomic": True}, {"key": "k"}], ids=["atomic", "keyed"])
+def test_a_batch_in_one_transaction_counts_as_its_changes(serve, client, store, options):
+    server = serve(store)
+    counts = client(server)
+    item = counts.new_item()
+    before = server.metric("quipu_batch_size_sum"), server.metric("quipu_batch_size_count")
+    assert results(batch(counts, *(change(item) for _ in range(1000)), **options)) == list(range(1, 1001))
+    after = server.metric("quipu_batch_size_sum"), server.metric("quipu_batch_size_count")
+    assert (after[0] - before[0], after[1] - before[1]) == (1000, 1)
+
+
+def test_the_depth_of_a_lane_counts_the_changes_of_an_atomic_batch(serve, client, store, tmp_path):
+    """While a commit is held, a batch of 12 and one of 3 fit into a lane of 20, also as changes of one item, but no 9 beside
+    the 12."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    server = serve(store, "--lane-depth", "20", "--lanes", "1", "--deadline", "1h",
+                   env={"QUIPU_FAILPOINTS": "commit.before=hold@2", "QUIPU_FAILPOINT_GATE": str(gate)})
+    counts = client(server)
+    item = counts.new_item()  # the first commit
+
+    def atomic(size):
+        return render("POST", BATCH, {"atomic": True, "changes": [change(item)] * size})
+
+    with contextlib.ExitStack() as stack:
+        held, twelve, nine, three = (stack.enter_context(server.connect()) for _ in range(4))
+        held.send(increase_request(item))
+        with open(gate, "wb"):  # opens when the commit is held; closing it lets the commit go on
+            twelve.send(atomic(12))
+            wait_until(lambda: server.metric("quipu_lane_depth") == 12, "the batch waits in the lane")
+            nine.send(atomic(9))
+            assert_problem(nine.read_answer(), 503, "OVERLOADED")
+            three.send(atomic(3))
+            wait_until(lambda: server.metric("quipu_lane_depth") == 15, "the smaller batch waits as well")
+        assert held.read_answer().json()["value"] == 1
+        assert results(twelve.read_answer()) == list(range(2, 14))
+        assert results(three.read_answer()) == [14, 15, 16]
+    assert counts.value(item) == 16
 
 
 def test_a_key_of_a_change_is_that_of_the_single_request(counts):
