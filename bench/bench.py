@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Measures Quipu and its peers in one run on this machine and prints a table of ratios.
 
-    bench/bench.py                          everything, about fifteen minutes
+    bench/bench.py                          everything, an hour or more
     bench/bench.py --quick                  everything, briefly: does it run, not how fast
     bench/bench.py --only one-postgres,latency
 
@@ -55,7 +55,7 @@ def parse_arguments():
     parser.add_argument("--quick", action="store_true", help="short and one round: a smoke test")
     parser.add_argument("--only", metavar="NAME,...", help="some of: " + ", ".join(CASES))
     parser.add_argument("--seconds", type=int, help="per measurement (default 10)")
-    parser.add_argument("--rounds", type=int, help="best of so many (default 2)")
+    parser.add_argument("--rounds", type=int, help="best of so many (default 3)")
     parser.add_argument("--quipu", default=os.path.join(BUILD, "quipu"), metavar="PATH")
     parser.add_argument("--openloop", default=os.path.join(BUILD, "openloop"), metavar="PATH")
     parser.add_argument("--out", default=os.path.join(HERE, "results.json"), metavar="PATH")
@@ -64,7 +64,7 @@ def parse_arguments():
     parser.add_argument("--keep", action="store_true", help="keep the servers' data and logs")
     arguments = parser.parse_args()
     arguments.seconds = arguments.seconds or (2 if arguments.quick else 10)
-    arguments.rounds = arguments.rounds or (1 if arguments.quick else 2)
+    arguments.rounds = arguments.rounds or (1 if arguments.quick else 3)
     arguments.quipu, arguments.openloop = os.path.abspath(arguments.quipu), os.path.abspath(arguments.openloop)
     arguments.names = arguments.only.split(",") if arguments.only else list(CASES)
     unknown = [name for name in arguments.names if name not in CASES]
