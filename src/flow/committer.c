@@ -49,6 +49,7 @@ struct committer {
 	int64_t aside_ns;
 	int64_t aside_expires_ns;     /* no write in `aside` has an earlier deadline */
 	struct command_list answered; /* writes whose answers are to be delivered */
+	struct command_list failed;   /* the same, for writes that were not applied */
 	bool has_run;                 /* a transaction has run since the last take() */
 	bool carried;                 /* the last transaction also tried to record effects */
 	pthread_t thread;
@@ -98,7 +99,17 @@ static int64_t now_ns(const struct committer *committer)
 static void answer_failed(struct committer *committer, struct write *write, enum status status)
 {
 	write->command.answer = answer_failure(write->command.arena, status);
-	command_list_push(&committer->answered, &write->command);
+	command_list_push(&committer->failed, &write->command);
+}
+
+static void deliver_answers(struct committer *committer)
+{
+	const struct committer_config *config = &committer->config;
+
+	if (config->failed && committer->failed.first)
+		config->failed(config->service, &committer->failed);
+	command_list_append(&committer->answered, &committer->failed);
+	command_list_deliver(&committer->answered);
 }
 
 static void fail_all(
@@ -181,7 +192,7 @@ static size_t finish(struct committer *committer, struct write **writes, size_t 
 			abort(); /* decide() must set the fate of every write */
 		}
 	}
-	command_list_deliver(&committer->answered);
+	deliver_answers(committer);
 	if (committer->config.committed)
 		committer->config.committed(committer->config.service);
 	effects_carry_out(committer->effects);
@@ -347,7 +358,7 @@ static size_t prepare(struct committer *committer, struct write **writes, size_t
 		else
 			writes[left++] = writes[i];
 	}
-	command_list_deliver(&committer->answered);
+	deliver_answers(committer);
 	return left;
 }
 
@@ -382,7 +393,7 @@ static void run_list(
 		}
 	}
 	run_batch(committer, count, mode);
-	command_list_deliver(&committer->answered);
+	deliver_answers(committer);
 }
 
 /* Parks new writes on keys that are already parked, so that they do not overtake earlier writes. */
@@ -414,7 +425,7 @@ static void drop_parked(struct committer *committer)
 		parking_take_expired(committer->parking, &late, now_ns(committer));
 	while ((command = command_list_pop(&late)))
 		drop(committer, command);
-	command_list_deliver(&committer->answered);
+	deliver_answers(committer);
 }
 
 static void push_aside(struct committer *committer, struct command *command)

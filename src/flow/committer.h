@@ -99,6 +99,14 @@ struct committer_config {
 	enum status (*settle)(
 		void *service, struct session *session, const struct write_batch *batch);
 
+	/*
+	 * Optional. Called before the committer answers these writes, which it could not or would
+	 * not run, with a failure. Their transactions changed nothing, or their outcome is unknown.
+	 * Undoes what prepare() did for them, so that an answer may say that nothing was changed.
+	 * Outside any transaction.
+	 */
+	void (*failed)(void *service, const struct command_list *writes);
+
 	/* Optional. Called after the COMMIT of each batch, once the batch's answers are delivered.
 	 * Must not block. */
 	void (*committed)(void *service);

@@ -50,6 +50,7 @@ static void add_writer(struct lane_set *set, size_t i, const struct lane_service
 		.perform = service->perform,
 		.publishing = service->publishing,
 		.settle = service->settle,
+		.failed = service->failed,
 		.committed = service->committed,
 		.service = service->open_lane ? service->open_lane(service->context)
 					      : service->context,

@@ -36,6 +36,7 @@ struct lane_service {
 	enum status (*decide)(void *lane, struct session *session, const struct write_batch *batch);
 	void (*perform)(void *lane, const struct write_batch *batch);
 	const struct publish_ops *publishing;
+	void (*failed)(void *lane, const struct command_list *writes);
 	void (*committed)(void *lane);
 	enum status (*settle)(void *lane, struct session *session, const struct write_batch *batch);
 	enum status (*look_up)(

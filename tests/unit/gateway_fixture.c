@@ -19,6 +19,7 @@ void gateway_fixture_open_batches(struct gateway_fixture *fixture, bool cached, 
 		.perform = service.perform,
 		.publishing = service.publishing,
 		.settle = service.settle,
+		.failed = service.failed,
 		.service = &fixture->lane,
 	};
 

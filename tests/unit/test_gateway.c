@@ -53,85 +53,6 @@ static void test_a_bus_that_is_down_refuses_at_once_and_reserves_nothing(void **
 	gateway_fixture_close(&fixture);
 }
 
-static bool has_words(struct slice text, const char *words)
-{
-	return memmem(text.data, text.len, words, strlen(words)) != NULL;
-}
-
-/* Sends one message and checks its 503: the status, and whether it says that a slot is used up. */
-static void check_unsent(
-	struct gateway_fixture *fixture, const char *key, enum status status, bool costs_a_slot)
-{
-	struct fixture_send *send = gateway_fixture_submit(fixture, GATEWAY_SEND, "u", key);
-	const struct problem *problem;
-
-	gateway_fixture_step(fixture);
-	problem = send->command.write.command.answer.problem;
-	assert_int_equal(problem->status, status);
-	assert_int_equal(
-		has_words(problem->detail, "uses up one message of this window"), costs_a_slot);
-	assert_int_equal(has_words(problem->detail, "nothing was changed"), !costs_a_slot);
-	assert_int_equal(gateway_fixture_take_status(send), 503);
-}
-
-static void test_an_answer_says_whether_a_slot_was_spent(void **unused)
-{
-	struct gateway_fixture fixture;
-
-	(void)unused;
-	for (int cached = 0; cached < 2; cached++) {
-		gateway_fixture_open(&fixture, cached);
-		gateway_fixture_configure(&fixture);
-		fake_bus.fate = BUS_NOT_PERSISTED;
-		check_unsent(&fixture, NULL, STATUS_BUS_UNAVAILABLE, cached);
-		check_unsent(&fixture, "key", STATUS_BUS_UNAVAILABLE, false);
-		assert_int_equal(gateway_fixture_row_of(&fixture).reserved_count, 0);
-		fake_bus.fate = BUS_UNKNOWN;
-		check_unsent(&fixture, NULL, STATUS_OUTCOME_UNKNOWN, true);
-		check_unsent(&fixture, "key", STATUS_OUTCOME_UNKNOWN, true);
-		assert_int_equal(gateway_fixture_row_of(&fixture).reserved_count, 2);
-		gateway_fixture_close(&fixture);
-	}
-}
-
-/* The store fails while it should record that the message was not sent. */
-static void test_a_slot_that_may_not_be_given_back_is_not_called_unchanged(void **unused)
-{
-	struct gateway_fixture fixture;
-	struct fixture_send *send;
-
-	(void)unused;
-	gateway_fixture_open(&fixture, false);
-	gateway_fixture_configure(&fixture);
-	fake_bus.fate = BUS_NOT_PERSISTED;
-	fixture.store->survives = false;
-	/* begin lock put COMMIT, begin settle COMMIT */
-	faulty_store_fail_at(fixture.store, 7, STATUS_OUTCOME_UNKNOWN);
-	send = gateway_fixture_submit(&fixture, GATEWAY_SEND, "u", NULL);
-	gateway_fixture_step(&fixture);
-	assert_true(fixture.store->has_failed);
-	assert_int_equal(gateway_fixture_row_of(&fixture).reserved_count, 1);
-	assert_int_equal(
-		send->command.write.command.answer.problem->status, STATUS_OUTCOME_UNKNOWN);
-	assert_int_equal(gateway_fixture_take_status(send), 503);
-	gateway_fixture_close(&fixture);
-}
-
-static void test_r11_6_a_failed_publish_costs_a_slot_on_the_cache_path(void **unused)
-{
-	struct gateway_fixture fixture;
-
-	(void)unused;
-	gateway_fixture_open(&fixture, true);
-	gateway_fixture_configure(&fixture);
-	fake_bus.fate = BUS_NOT_PERSISTED;
-	assert_int_equal(gateway_fixture_send_many(&fixture, 2, 503), 2);
-	assert_int_equal(gateway_fixture_row_of(&fixture).current_count, 0);
-	fake_bus.fate = BUS_CONFIRMED;
-	assert_int_equal(gateway_fixture_send_many(&fixture, 6, 200), 3);
-	gateway_fixture_close(&fixture);
-}
-
 static void test_an_unknown_fate_stays_reserved(void **unused)
 {
 	struct gateway_fixture fixture;
@@ -482,9 +403,6 @@ int main(void)
 		cmocka_unit_test(
 			test_r4_2_what_the_bus_does_not_have_is_given_back_and_not_counted),
 		cmocka_unit_test(test_a_bus_that_is_down_refuses_at_once_and_reserves_nothing),
-		cmocka_unit_test(test_r11_6_a_failed_publish_costs_a_slot_on_the_cache_path),
-		cmocka_unit_test(test_an_answer_says_whether_a_slot_was_spent),
-		cmocka_unit_test(test_a_slot_that_may_not_be_given_back_is_not_called_unchanged),
 		cmocka_unit_test(test_an_unknown_fate_stays_reserved),
 		cmocka_unit_test(test_a_refusal_after_a_failed_attempt_is_final),
 		cmocka_unit_test(test_r2_2_after_the_window_the_limit_is_there_again),

@@ -104,6 +104,7 @@ static struct committer *open_committer(struct storm *storm)
 		.perform = note_and_perform,
 		.publishing = service.publishing,
 		.settle = service.settle,
+		.failed = service.failed,
 		.service = &storm->gateway_lane,
 	};
 

@@ -74,6 +74,14 @@ void gateway_batch_prepare(
 		gateway_cache_refuse(lane, session, batch);
 }
 
+/* ---- failures ---------------------------------------------------------------------------- */
+
+void gateway_batch_fail(struct gateway_lane *lane, const struct command_list *writes)
+{
+	if (lane->cache)
+		gateway_cache_forget(lane, writes);
+}
+
 /* ---- after the transaction --------------------------------------------------------------- */
 
 /* Deletes the cached copies of users whose configuration was changed or removed. */

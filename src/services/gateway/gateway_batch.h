@@ -128,6 +128,7 @@ enum status gateway_batch_decide(
 void gateway_batch_perform(struct gateway_lane *lane, const struct write_batch *batch);
 enum status gateway_batch_settle(
 	const struct gateway_lane *lane, struct session *session, const struct write_batch *batch);
+void gateway_batch_fail(struct gateway_lane *lane, const struct command_list *writes);
 
 extern const struct publish_ops gateway_publish_ops;
 

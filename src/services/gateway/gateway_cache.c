@@ -256,6 +256,19 @@ void gateway_cache_note_stale(struct gateway_lane *lane, struct slice user_id)
 	lane->stale[lane->stale_count++] = arena_copy(&lane->stale_arena, user_id);
 }
 
+/* Deletes the copies at once, because processes that are not asked about these users again could
+ * read them until their windows end. Slots that such a copy counts for failed publishes (R11.6) are
+ * forgotten with it; the row still guards the limit. */
+void gateway_cache_forget(struct gateway_lane *lane, const struct command_list *writes)
+{
+	for (struct command *command = writes->first; command; command = command->next) {
+		if (command->type == &gateway_command_type &&
+			gateway_command_of(write_of(command))->cached)
+			gateway_cache_note_stale(lane, command->key);
+	}
+	drop_stale(lane); /* if the cache is away, it deletes the copies later */
+}
+
 void gateway_cache_refuse(
 	struct gateway_lane *lane, struct session *session, const struct write_batch *batch)
 {
@@ -273,8 +286,8 @@ void gateway_cache_refuse(
 			continue;
 		groups[asked] = groups[i];
 		limits[asked].user_id = groups[i].key;
-		/* Takes no slots while the store is down: no send could be admitted, and a slot
-		 * that the cache grants is never given back. */
+		/* Takes no slots while the store is down: no send could be admitted, and copies
+		 * that granted slots for nothing are deleted. */
 		limits[asked++].wanted = is_up ? wanted : 0;
 	}
 	if (asked == 0 || !take(lane, session, batch->arena, limits, asked))

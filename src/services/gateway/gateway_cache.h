@@ -20,6 +20,13 @@
 void gateway_cache_refuse(
 	struct gateway_lane *lane, struct session *session, const struct write_batch *batch);
 
+/*
+ * Deletes the cached copies that granted slots to these writes, none of which the row has admitted
+ * for certain: the next copy counts what the row counts. Skips writes of other types. Requires
+ * lane->cache. Called on the committer's thread; blocks.
+ */
+void gateway_cache_forget(struct gateway_lane *lane, const struct command_list *writes);
+
 /* Notes that a user's cached copy must be deleted before the lane uses the cache again. */
 void gateway_cache_note_stale(struct gateway_lane *lane, struct slice user_id);
 

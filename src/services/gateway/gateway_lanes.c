@@ -56,6 +56,11 @@ static enum status look_up(void *gateway, struct session *session, const struct 
 	return gateway_batch_look_up(gateway, session, batch);
 }
 
+static void failed(void *lane, const struct command_list *writes)
+{
+	gateway_batch_fail(lane, writes);
+}
+
 /* Counts the commands that only shadow mode admitted, once their transaction has committed. */
 static void committed(void *context)
 {
@@ -87,6 +92,7 @@ struct lane_service gateway_lane_service(struct gateway *gateway)
 		.perform = perform,
 		.publishing = &gateway_publish_ops,
 		.settle = settle,
+		.failed = failed,
 		.committed = committed,
 		.look_up = look_up,
 	};
