@@ -141,6 +141,8 @@ static enum status publish(
 	if (count == 0)
 		return STATUS_OK;
 	outcome = local_work_do(bus, &work.base, until_ns);
+	for (size_t i = 0; i < count; i++)
+		messages[i].is_untried = outcome == LOCAL_TOO_LATE;
 	latency_add(&bus->base.latency, clock_steady_ns(&clock_system) - started_ns);
 	return outcome == LOCAL_FAILED ? STATUS_BUS_UNAVAILABLE : STATUS_OK;
 }
