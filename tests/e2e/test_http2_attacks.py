@@ -1,6 +1,7 @@
 """Attacks on HTTP/2, one by one: each ends or is bounded, and others are served meanwhile."""
 
 import contextlib
+import re
 import sqlite3
 
 import hyperframe.frame as frames
@@ -8,6 +9,7 @@ import pytest
 
 from harness.attack import MEASURABLE, Peak
 from harness.counts import action, new_id
+from harness.http import render
 from harness.http2 import (CANCEL, ENHANCE_YOUR_CALM, INITIAL_WINDOW, PREFACE, PROTOCOL_ERROR, REFUSED_STREAM, Ended, Http2,
                            Reset)
 from harness.problems import assert_problem
@@ -138,6 +140,98 @@ def test_requests_that_were_reset_count_until_they_are_back_from_their_lane(serv
         assert connection.answer(first).status == 200
         wait_until(lambda: server.metric("quipu_http_requests_in_flight") == 1, "all are back")
         assert connection.ask("GET", "/healthz").status == 200
+
+
+# ---- others meanwhile
+#
+# The server is frozen while everybody sends, so everything has arrived before it reads, and who is served when depends
+# on no clock. A loop that had just woken up when it was frozen may find only the first requests: one turn more.
+
+READ = 16384  # bytes at most: READ_BUFFER_SIZE in src/http/worker.h
+PIECE = 2048  # of a read, which is always worked off to its end: FEED_MAX in src/http/http2.c
+WORK = 64  # after which a turn ends, two for each request: PUMP_WORK_MAX in src/http/connection.h
+TURNS_OF_ONE_READ = 1 + 1
+TURNS_OF_TWO_READS = 3 + 1  # one for each, and one between them, in which the connection rests
+FLOODED = "a client is flooding its HTTP/2 connection"
+
+
+@pytest.fixture(scope="module")
+def module_alone(module_serve, tmp_path_factory):
+    """All connections share a loop, and the log has the order of the answers."""
+    return module_serve(SqliteStore(tmp_path_factory.mktemp("h2-alone") / "data"), *HOUR, "--loops", 1, "--access-log",
+                        "--log-level", "debug")
+
+
+@pytest.fixture
+def alone(module_alone):
+    yield module_alone
+    module_alone.check_alive()
+
+
+class Others:
+    """Clients on kept connections: one of each protocol with a request of one read, and one whose request takes two."""
+
+    def __init__(self, server, name):
+        self.ids = {kind: f"{name}-{kind}" for kind in ("http1", "http2", "two-reads")}
+        self._http1, self._long, self._http2 = server.connect(), server.connect(), Http2(server.port)
+        self._stream = None
+        for connection in (self._http1, self._long, self._http2):
+            assert connection.ask("GET", "/healthz").status == 200
+
+    def send(self):
+        self._http1.send(render("GET", "/healthz", headers={"X-Request-Id": self.ids["http1"]}))
+        self._long.send(render("POST", INTERNAL, b" " * 20000, {"X-Request-Id": self.ids["two-reads"]}))
+        self._stream = self._http2.request("GET", "/healthz", headers=[("x-request-id", self.ids["http2"])])
+
+    def are_answered(self):
+        assert self._http1.read_answer().status == 200
+        assert self._http2.answer(self._stream).status == 200
+        assert self._long.read_answer().status == 400
+
+    def close(self):
+        for connection in (self._http1, self._long, self._http2):
+            connection.close()
+
+
+def test_a_connection_with_256_requests_lets_others_go_first(alone):
+    name = new_id("fair")
+    with Http2(alone.port) as busy, contextlib.closing(Others(alone, name)) as others:
+        assert busy.ask("GET", "/healthz").status == 200
+        heads = [busy.head("GET", "/healthz", [("x-request-id", f"{name}-busy-{number}".ljust(38, "X"), True)])
+                 for number in range(256)]  # True: not put into the table of HPACK, so that all are about as long
+        size = min(len(head.serialize()) for head in heads)
+        assert size * WORK // 2 <= PIECE and sum(len(head.serialize()) for head in heads) <= READ
+        turn = PIECE // size + 1  # a piece is enough for a turn, and completes a request that began in the one before
+        with alone.frozen():
+            busy.send(*heads)
+            others.send()
+        others.are_answered()
+        assert {busy.answer(head.stream_id).status for head in heads} == {200}
+    logged = [line for line in alone.log_text().splitlines() if '"part":"access"' in line and name in line]
+    order = [re.search(f"{name}-(busy|{'|'.join(others.ids)})", line).group(1) for line in logged]
+    assert order.count("busy") == 256
+    for kind, turns in (("http1", TURNS_OF_ONE_READ), ("http2", TURNS_OF_ONE_READ), ("two-reads", TURNS_OF_TWO_READS)):
+        assert order[:order.index(kind)].count("busy") <= turns * turn, (kind, turn)
+
+
+@pytest.mark.parametrize("kind", FLOODS)
+def test_others_are_served_during_a_flood(alone, kind):
+    name = new_id("during")
+    start = len(alone.log_text())
+    with Http2(alone.port) as attacker, contextlib.closing(Others(alone, name)) as others:
+        frame = FLOODS[kind](attacker).serialize()
+        attacker.ping()
+        with alone.frozen():
+            attacker.socket.sendall(frame * 2000)
+            others.send()
+        others.are_answered()
+        with contextlib.suppress(OSError):  # the server may close it between a look and a send
+            while FLOODED not in alone.log_text()[start:]:
+                attacker.socket.sendall(frame * 500)
+    log = alone.log_text()[start:]
+    end = log.index(FLOODED)
+    for request_id in others.ids.values():
+        assert log.index(request_id) < end, "it was served only after the flood had been ended"
 
 
 # ---- headers
