@@ -4,6 +4,7 @@ Frames are hyperframe's and headers are hpack's, which share nothing with the se
 retried; only SETTINGS and PING are acknowledged, as every client must, unless `polite` is false.
 """
 
+import collections
 import contextlib
 import json
 import socket
@@ -18,6 +19,7 @@ from .waiting import HANG_S
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 NO_ERROR, PROTOCOL_ERROR, STREAM_CLOSED, REFUSED_STREAM, CANCEL, ENHANCE_YOUR_CALM = 0, 1, 5, 7, 8, 11
 LARGEST_WINDOW = 2**31 - 1
+FIRST_WINDOW = 65535  # of the connection and of each stream
 MAX_CONCURRENT, INITIAL_WINDOW, MAX_HEADER_LIST = 3, 4, 6
 
 
@@ -49,6 +51,7 @@ class Http2:
         self.goaways = []  # received so far
         self.streams = {}  # by number: [headers, body, whether it is over]
         self.resets = {}  # by number: the code
+        self.granted = collections.Counter()  # by number, 0 for the connection: how far the server has opened the window
         self._next = 1
         self._input = b""
         if preface:
@@ -130,6 +133,8 @@ class Http2:
             self.resets[frame.stream_id] = frame.error_code
         elif isinstance(frame, frames.GoAwayFrame):
             self.goaways.append(frame)
+        elif isinstance(frame, frames.WindowUpdateFrame):
+            self.granted[frame.stream_id] += frame.window_increment
         elif isinstance(frame, frames.SettingsFrame) and "ACK" not in frame.flags:
             self.settings.update(frame.settings)
             self._acknowledge(frames.SettingsFrame(0, flags=["ACK"]))
