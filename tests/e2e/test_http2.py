@@ -9,10 +9,13 @@ import pytest
 
 from harness.counts import action, new_id
 from harness.http import dial, render
-from harness.http2 import INITIAL_WINDOW, MAX_CONCURRENT, NO_ERROR, PREFACE, Http2
+from harness.http2 import INITIAL_WINDOW, MAX_CONCURRENT, NO_ERROR, PREFACE, REFUSED_STREAM, Http2, Reset
+from harness.keys import KeyFile
 from harness.problems import assert_problem
 from harness.stores import SqliteStore
 from harness.tls import Certificate
+from harness.tokens import Issuer, new_key
+from harness.unread import SqliteUnread
 from harness.waiting import wait_until
 
 INTERNAL = "/api/v1/internal/counts"
@@ -157,6 +160,64 @@ def test_100_continue_comes_before_the_body(connection):
 def test_a_foreign_page_is_refused(connection):
     answer = connection.ask("POST", INTERNAL, {"itemId": new_id()}, [("origin", "https://elsewhere.example")])
     assert_problem(answer, 403, "FORBIDDEN_ORIGIN")
+
+
+# ---- callers
+
+
+def test_keys_open_the_routes_that_they_open_over_http_1(serve, binary, tmp_path, sqlite_store):
+    keys = KeyFile(binary, tmp_path / "keys")
+    internal, external = keys.new("back", "internal"), keys.new("front", "external")
+    server = serve(sqlite_store, "--api-keys", keys.path)
+    item = new_id()
+    with Http2(server.port) as connection:
+        def ask(path, body, key=None):
+            return connection.ask("POST", path, body, [("authorization", f"Bearer {key.shown}")] if key else [])
+
+        assert_problem(ask(INTERNAL, {"itemId": item}), 401, "UNAUTHENTICATED")
+        assert_problem(ask(INTERNAL, {"itemId": item}, external), 403, "FORBIDDEN")
+        assert ask(INTERNAL, {"itemId": item}, internal).status == 201
+        assert_problem(ask(action(item, "increase"), {"amount": 1}), 401, "UNAUTHENTICATED")
+        assert ask(action(item, "increase"), {"amount": 1}, external).json()["value"] == 1
+        assert not connection.goaways, "only a bad token costs the connection"
+
+
+@pytest.fixture(scope="module")
+def token_server(module_serve, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("h2-tokens")
+    issuer = Issuer(directory, "HS256")
+    server = module_serve(SqliteUnread(directory), *issuer.arguments())
+    yield server, issuer
+    server.check_alive()
+
+
+def counter(connection, user, token):
+    """The HEADERS frame of a request that needs the token of a user."""
+    return connection.head("GET", f"/counters/user/{user}/UnreadMessages", [("authorization", f"Bearer {token}")])
+
+
+def stream(connection, user, token):
+    """The same for an event stream, which may have the token in its query, as a browser sends it."""
+    return connection.head("GET", f"/counters/user/{user}/stream?access_token={token}")
+
+
+@pytest.mark.parametrize("ask", [counter, stream])
+def test_a_connection_ends_with_its_first_bad_token(token_server, ask):
+    """So each guess needs a connection of its own. What follows on this one is reset, whatever token it has."""
+    server, issuer = token_server
+    with Http2(server.port) as connection:
+        token = issuer.token("alice")
+        before = counter(connection, "alice", token)
+        guess = ask(connection, "alice", issuer.token("alice", key=new_key("HS256")[0]))
+        after = counter(connection, "alice", token)
+        connection.send(before, guess, after)
+        assert connection.answer(before.stream_id).json()["count"] == 0
+        with pytest.raises(Reset) as refused:
+            connection.answer(after.stream_id)
+        assert refused.value.code == REFUSED_STREAM
+        assert_problem(connection.answer(guess.stream_id), 401, "UNAUTHENTICATED")
+        assert connection.read_to_the_end() == NO_ERROR
+        assert connection.goaways[-1].last_stream_id == guess.stream_id
 
 
 # ---- which protocol
