@@ -13,6 +13,7 @@ from engines.citus import Citus
 from harness.available import available
 from harness.citus import PREPARED, distribute, prepared_on_workers
 from harness.load import Load
+from harness.pauses import Pauses
 from harness.stores import PostgresStore
 from harness.waiting import wait_until
 
@@ -57,7 +58,7 @@ def counts(server, client):
 def loaded(server, counts, database):
     """Load on both workers, with changes before and after the block; then the sums are checked."""
     items = [counts.new_item() for _ in range(20)]
-    with Load(server.port, items, threads=8) as load:
+    with Load(server.port, items, threads=8) as load, Pauses(load, server, database):
         load.wait_acknowledged(100)
         yield load
         load.wait_acknowledged(100)

@@ -98,6 +98,11 @@ class Load(Workers):
             self.longest_gap = max(self.longest_gap, now - self._served_at)
         self._served_at = now
 
+    def unserved_s(self):
+        """How many seconds ago a change was last acknowledged."""
+        served_at = self._served_at
+        return 0.0 if served_at is None else time.monotonic() - served_at
+
     def availability(self):
         """How much the load noticed of what was done to the server, for the one who reads the output."""
         return (f"{len(self.acknowledged)} changes acknowledged, {sum(self.refused.values())} refused, "

@@ -1,0 +1,86 @@
+"""Prints why a load was not served: what every node of a cluster was doing while no change was acknowledged."""
+
+import contextlib
+import time
+
+import psycopg2
+
+from .workers import Workers
+
+PAUSE_S = 2.0  # prints once for every such pause, and again whenever it has lasted that much longer
+LOOK_S = 0.1
+
+QUERIES = {
+    "sessions": """
+        SELECT pid, application_name, state, wait_event_type, wait_event, pg_blocking_pids(pid),
+            clock_timestamp() - xact_start AS transaction, clock_timestamp() - query_start AS statement, left(query, 120)
+        FROM pg_stat_activity
+        WHERE pid <> pg_backend_pid() AND (datname = current_database() OR wait_event_type IS DISTINCT FROM 'Activity')
+        ORDER BY xact_start, query_start""",
+    "locks that somebody waits for": """
+        WITH waited AS (
+            SELECT DISTINCT locktype, database, relation, page, tuple, virtualxid, transactionid, classid, objid, objsubid
+            FROM pg_locks WHERE NOT granted)
+        SELECT l.pid, l.virtualtransaction, l.mode, l.granted, w.locktype, w.relation::regclass, w.page, w.tuple,
+            w.transactionid, w.virtualxid, w.classid, w.objid, w.objsubid
+        FROM waited w JOIN pg_locks l
+            ON (l.locktype, l.database, l.relation, l.page, l.tuple, l.virtualxid, l.transactionid, l.classid, l.objid,
+                l.objsubid)
+            IS NOT DISTINCT FROM
+               (w.locktype, w.database, w.relation, w.page, w.tuple, w.virtualxid, w.transactionid, w.classid, w.objid,
+                w.objsubid)
+        ORDER BY w::text, l.granted DESC""",
+    "prepared transactions": """
+        SELECT transaction, gid, clock_timestamp() - prepared AS age FROM pg_prepared_xacts WHERE database = current_database()""",
+}
+
+
+class Pauses(Workers):
+    """Looks at a load while the block runs."""
+
+    def __init__(self, load, server, database):
+        """`load` is a Load on `server`, whose store is `database`."""
+        super().__init__(1)
+        self._load, self._server, self._database = load, server, database
+
+    def _work(self, number):
+        due_s = PAUSE_S
+        before = self._marks()
+        while not self._stop.wait(LOOK_S):
+            pause_s = self._load.unserved_s()
+            if pause_s >= due_s:
+                self._print_state(pause_s, before)
+                due_s += PAUSE_S
+            elif pause_s < PAUSE_S and due_s > PAUSE_S:
+                print(f"served again; refused since the pause began: {self._refused_since(before)}", flush=True)
+                due_s = PAUSE_S
+            if pause_s < LOOK_S:
+                before = self._marks()
+
+    def _marks(self):
+        """What is counted and logged before a pause."""
+        nodes = self._database.server.nodes
+        return self._load.refused.copy(), len(self._server.log_text()), [node.log_size() for node in nodes]
+
+    def _refused_since(self, before):
+        return dict(self._load.refused - before[0]) or "nothing"
+
+    def _print_state(self, pause_s, before):
+        print(f"---- {time.strftime('%H:%M:%S')}: no change acknowledged for {pause_s:.1f} s; "
+              f"refused: {self._refused_since(before)}")
+        print(f"-- quipu's log since then\n{self._server.log_text()[before[1]:]}")
+        for node, mark in zip(self._database.server.nodes, before[2], strict=False):
+            print(f"-- the node on port {node.port}; its log since then\n{node.log_since(mark)}")
+            for title, rows in self._state_of(node):
+                print(f"-- {title} on port {node.port}", *(" | ".join(map(str, row)) for row in rows), sep="\n")
+        print(end="", flush=True)
+
+    def _state_of(self, node):
+        """What QUERIES return on a node, which may be down."""
+        try:
+            with contextlib.closing(node.connect(self._database.name)) as connection, connection.cursor() as cursor:
+                for title, sql in QUERIES.items():
+                    cursor.execute(sql)
+                    yield title, cursor.fetchall()
+        except psycopg2.Error as problem:
+            yield "state", [(str(problem).strip(),)]
