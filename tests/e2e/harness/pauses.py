@@ -32,6 +32,14 @@ QUERIES = {
         ORDER BY w::text, l.granted DESC""",
     "prepared transactions": """
         SELECT transaction, gid, clock_timestamp() - prepared AS age FROM pg_prepared_xacts WHERE database = current_database()""",
+    "what moving shards have sent": """
+        SELECT pid, application_name, state, sent_lsn, write_lsn, flush_lsn, clock_timestamp() - reply_time AS replied,
+            pg_current_wal_lsn() AS written
+        FROM pg_stat_replication""",
+    "what moving shards have received": """
+        SELECT pid, subname, received_lsn, latest_end_lsn, clock_timestamp() - last_msg_receipt_time AS received,
+            clock_timestamp() - latest_end_time AS ended
+        FROM pg_stat_subscription""",
 }
 
 
