@@ -1,6 +1,7 @@
 """HTTP/2 behind the same routes: in the clear by prior knowledge, over TLS by ALPN. The rules are those of HTTP/1.1."""
 
 import json
+import os
 import signal
 import ssl
 
@@ -8,6 +9,7 @@ import hyperframe.frame as frames
 import pytest
 
 from harness.counts import action, new_id
+from harness.faults import NO_LEAK_CHECK, Unavailable, traced_writes
 from harness.http import dial, render
 from harness.http2 import INITIAL_WINDOW, MAX_CONCURRENT, NO_ERROR, PREFACE, REFUSED_STREAM, Http2, Reset
 from harness.keys import KeyFile
@@ -61,6 +63,36 @@ def test_requests_sent_together_are_all_applied(connection):
     ids = [frame.stream_id for frame in several if isinstance(frame, frames.HeadersFrame)]
     values = [connection.answer(stream).json()["value"] for stream in ids]
     assert sorted(values) == list(range(1, many + 1))
+
+
+def test_requests_that_wait_together_share_a_commit_and_their_answers_a_write(serve, client, sqlite_store, tmp_path):
+    """The commit before them is held until all of them wait, so one more takes them all, and wakes the loop once."""
+    gate, many = tmp_path / "gate", 30
+    os.mkfifo(gate)
+    server = serve(sqlite_store, "--deadline", "1h", "--loops", 1, env={
+        **NO_LEAK_CHECK, "QUIPU_FAILPOINTS": "commit.before=hold@2",  # the first creates the item
+        "QUIPU_FAILPOINT_GATE": str(gate)})
+    item = client(server).new_item()
+    commits = server.metric("quipu_commit_duration_seconds_count")
+    with Http2(server.port) as connection, server.connect() as before:
+        several = [connection.frames_of("POST", action(item, "increase"), {"amount": 1}) for _ in range(many)]
+        before.send(render("POST", action(item, "increase"), {"amount": 1}))
+        with open(gate, "wb") as hold:  # as soon as the failpoint is reached; closing it lets the commit go on
+            connection.send(*[frame for request in several for frame in request])
+            wait_until(lambda: server.metric("quipu_lane_depth") == many, "all wait in the lane")
+            connection.ping()  # so that nothing is left to write but their answers
+            try:
+                with traced_writes(server.pid, tmp_path) as calls:
+                    hold.close()
+                    values = [connection.answer(head.stream_id).json()["value"] for head, _ in several]
+            except Unavailable as reason:
+                pytest.skip(str(reason))
+        assert before.read_answer().json()["value"] == 1
+        ends = f"127.0.0.1:{server.port}->127.0.0.1:{connection.socket.getsockname()[1]}]"
+    assert sorted(values) == list(range(2, many + 2))
+    assert server.metric("quipu_commit_duration_seconds_count") - commits == 2
+    writes = [line for line in calls.read_text(errors="replace").splitlines() if ends in line]
+    assert len(writes) == 1, writes
 
 
 @pytest.mark.parametrize("method, path, body", [

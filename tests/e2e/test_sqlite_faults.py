@@ -4,11 +4,10 @@ import pytest
 
 from harness import faults
 from harness.counts import new_key
+from harness.faults import NO_LEAK_CHECK
 from harness.problems import assert_problem
 from harness.stores import SqliteStore
 from harness.waiting import wait_until
-
-NO_LEAK_CHECK = {"ASAN_OPTIONS": "detect_leaks=0:exitcode=99"}  # LeakSanitizer cannot work under ptrace
 
 
 class Ledger:

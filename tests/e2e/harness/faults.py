@@ -1,4 +1,4 @@
-"""Faults of the machine under a SQLite store: a full disk, an fsync that fails."""
+"""Faults of the machine under a SQLite store: a full disk, an fsync that fails. And the writes that strace sees."""
 
 import contextlib
 import errno
@@ -11,6 +11,9 @@ import subprocess
 from engines import process
 
 from .waiting import wait_until
+
+
+NO_LEAK_CHECK = {"ASAN_OPTIONS": "detect_leaks=0:exitcode=99"}  # LeakSanitizer cannot work under ptrace
 
 
 class Unavailable(Exception):
@@ -46,21 +49,28 @@ def fill_disk(directory):
 
 
 @contextlib.contextmanager
-def failing_fsync(pid, directory):
-    """While the block runs, every fsync and fdatasync of the process fails with EIO."""
+def _strace(pid, directory, *options):
+    """Traces all threads of a process while the block runs. Yields the file with their calls."""
     if shutil.which("strace") is None:
         raise Unavailable("strace is not installed")
-    messages = pathlib.Path(directory) / "strace-messages"
+    messages, calls = pathlib.Path(directory) / "strace-messages", pathlib.Path(directory) / "strace-calls"
     with messages.open("wb") as output:
-        tracer = process.start(
-            ["strace", "-f", "-p", str(pid), "-o", os.devnull, "-e", "trace=fsync,fdatasync",
-             "-e", "inject=fsync,fdatasync:error=EIO"],
-            stdout=output, stderr=output,
-        )
+        tracer = process.start(["strace", "-f", "-p", str(pid), "-o", calls, *options], stdout=output, stderr=output)
     try:
         wait_until(lambda: tracer.poll() is not None or "attached" in messages.read_text(), "strace attaches")
         if tracer.poll() is not None:
             raise Unavailable(f"strace cannot trace: {messages.read_text().strip()}")
-        yield
+        yield calls
     finally:
         process.end(tracer, signal.SIGINT)
+
+
+def failing_fsync(pid, directory):
+    """While the block runs, every fsync and fdatasync of the process fails with EIO."""
+    return _strace(pid, directory, "-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:error=EIO")
+
+
+def traced_writes(pid, directory):
+    """Notes every write of the process while the block runs. Yields a file, complete after the block, with a line for
+    each; of a socket it names the addresses of both ends."""
+    return _strace(pid, directory, "-yy", "-e", "trace=write,writev,sendto,sendmsg", "-e", "signal=none")
