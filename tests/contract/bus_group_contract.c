@@ -306,6 +306,66 @@ static void members_that_come_and_go_lose_nothing(void **state)
 	pthread_join(host.thread, NULL);
 }
 
+/* A member that cannot use what it gets, and so acknowledges nothing. */
+struct stuck_member {
+	struct consumer *consumer;
+	pthread_t thread;
+	_Atomic bool stop;
+	_Atomic size_t full_fetches;
+};
+
+static void *acknowledge_nothing(void *context)
+{
+	struct stuck_member *member = context;
+	struct bus_delivery deliveries[2];
+	size_t count;
+
+	while (!member->stop) {
+		if (bus_engine_try_fetch(member->consumer, deliveries, 2, &count) != STATUS_OK)
+			break;
+		member->consumer->ops->again(member->consumer);
+		member->full_fetches += count == 2;
+	}
+	return NULL;
+}
+
+static void a_member_that_acknowledges_nothing_keeps_nobody_out(void **state)
+{
+	struct bus_engine *engine = *state;
+	struct bus_message *messages = bus_engine_messages(engine, "m-", COMING_MAX, 60);
+	/* not on the stack, which a test that fails leaves to its threads */
+	static struct stuck_member host;
+	static struct guest guest;
+	pthread_t thread;
+
+	bus_engine_publish(engine, bus_engine_messages(engine, "x-", 64, 64), 64);
+	host.consumer = bus_engine_consumer(engine, CHANNEL_FIRST, "g");
+	pthread_create(&host.thread, NULL, acknowledge_nothing, &host);
+	WAIT_UNTIL(host.full_fetches >= 5); /* it holds all that it may hold */
+	guest.consumer = bus_engine_consumer(engine, CHANNEL_FIRST, "g");
+	pthread_create(&thread, NULL, come_and_go, &guest);
+	publish_until_the_guest_has_some(engine, messages, &guest);
+	guest.may_go = true;
+	pthread_join(thread, NULL);
+	assert_true(guest.has_some);
+	host.stop = true;
+	pthread_join(host.thread, NULL);
+}
+
+/* Three fetches find the consumer full. What it had no room for comes later, and once. */
+static void what_a_full_consumer_has_no_room_for_comes_later(void **state)
+{
+	struct bus_engine *engine = *state;
+	struct consumer *consumer = bus_engine_consumer(engine, CHANNEL_FIRST, "g");
+	struct bus_delivery deliveries[2];
+
+	bus_engine_publish(engine, bus_engine_messages(engine, "m-", 100, 20), 100);
+	for (int i = 0; i < 3; i++)
+		bus_engine_fetch(consumer, deliveries, 2);
+	bus_engine_assert_all(bus_engine_collect(engine, consumer, 100), "m-", 100);
+	bus_engine_fetch_nothing(consumer);
+}
+
 int bus_group_tests(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -316,6 +376,8 @@ int bus_group_tests(void)
 		BUS_TEST(a_new_group_begins_at_the_oldest),
 		BUS_TEST(members_of_a_group_share_without_overlap),
 		BUS_TEST(members_that_come_and_go_lose_nothing),
+		BUS_TEST(a_member_that_acknowledges_nothing_keeps_nobody_out),
+		BUS_TEST(what_a_full_consumer_has_no_room_for_comes_later),
 	};
 
 	return cmocka_run_group_tests_name("bus groups", tests, NULL, NULL);

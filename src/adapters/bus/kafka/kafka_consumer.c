@@ -35,6 +35,7 @@
 #define COMMIT_TIMEOUT_MS 5000
 #define CLOSE_TIMEOUT_NS (3 * NS_PER_S)
 #define SKIP_COMMIT_INTERVAL_NS NS_PER_S
+#define FULL_POLL_INTERVAL_NS NS_PER_S
 
 /* How long a poll waits at most while the position in some partition is not settled. This is short,
  * because kafka_places_settle() is called again only before the next poll. */
@@ -58,6 +59,8 @@ struct kafka_consumer {
 	/* for each partition, the offset up to which messages were skipped */
 	rd_kafka_topic_partition_list_t *skipped;
 	int64_t skip_commit_due_ns; /* when `skipped` may be committed next */
+
+	int64_t full_poll_due_ns; /* when a full consumer polls next */
 
 	_Atomic bool woken;
 
@@ -303,8 +306,9 @@ static rd_kafka_message_t *poll_client(struct kafka_consumer *consumer, int time
 	return rd_kafka_consumer_poll(client->rk, timeout_ms);
 }
 
-/* Polls once. Returns true if anything arrived. */
-static bool poll_one(struct kafka_consumer *consumer, int timeout_ms, size_t *bytes)
+/* Polls once. Returns true if anything arrived. Returns a message to Kafka if the consumer already
+ * holds `max` messages. */
+static bool poll_one(struct kafka_consumer *consumer, size_t max, int timeout_ms, size_t *bytes)
 {
 	rd_kafka_message_t *message = poll_client(consumer, timeout_ms);
 
@@ -314,6 +318,11 @@ static bool poll_one(struct kafka_consumer *consumer, int timeout_ms, size_t *by
 		log_line(LOG_DEBUG, "bus", "%s: the consumer of topic %s reports: %s",
 			consumer->client.bus->base.name, consumer->topic,
 			rd_kafka_message_errstr(message));
+		rd_kafka_message_destroy(message);
+		return true;
+	}
+	if (consumer->held_count >= max) {
+		kafka_places_return(&consumer->places, message);
 		rd_kafka_message_destroy(message);
 		return true;
 	}
@@ -329,32 +338,45 @@ static bool poll_one(struct kafka_consumer *consumer, int timeout_ms, size_t *by
 	return true;
 }
 
-static void wait_for_first(struct kafka_consumer *consumer, int64_t until_ns, size_t *bytes)
+static void wait_for_first(
+	struct kafka_consumer *consumer, size_t max, int64_t until_ns, size_t *bytes)
 {
 	bool in_time = true;
 
 	while (consumer->held_count == 0 && in_time && !atomic_load(&consumer->woken)) {
-		poll_one(consumer, steady_ms_until(until_ns, 1000), bytes);
+		poll_one(consumer, max, steady_ms_until(until_ns, 1000), bytes);
 		in_time = clock_steady_ns(&clock_system) < until_ns;
 	}
 }
 
 /*
- * Adds new messages to the held ones. Polls at least once unless more than `max` messages are held,
- * because rebalances happen while polling. If exactly `max` messages are held, that poll may bring
- * an extra message, which the next fetch returns.
+ * Polls a consumer that holds as many messages as its caller fetches, but acknowledges none:
+ * rebalances happen while polling, and without them no other member could join the group. What
+ * arrives is read again later, so a consumer polls only once a second.
  */
+static void poll_full(struct kafka_consumer *consumer, size_t max)
+{
+	int64_t now_ns = clock_steady_ns(&clock_system);
+	size_t ignored = 0;
+
+	if (now_ns < consumer->full_poll_due_ns)
+		return;
+	consumer->full_poll_due_ns = now_ns + FULL_POLL_INTERVAL_NS;
+	poll_one(consumer, max, 0, &ignored);
+}
+
+/* Adds new messages to the held ones. */
 static void gather(struct kafka_consumer *consumer, size_t max, int64_t until_ns)
 {
 	size_t bytes = 0;
 	bool more = true;
 
+	if (consumer->held_count >= max)
+		poll_full(consumer, max);
 	if (consumer->held_count == 0)
-		wait_for_first(consumer, until_ns, &bytes);
-	if (consumer->held_count == max)
-		more = poll_one(consumer, 0, &bytes);
+		wait_for_first(consumer, max, until_ns, &bytes);
 	while (more && consumer->held_count < max && bytes < FETCH_BYTES_MAX)
-		more = poll_one(consumer, 0, &bytes);
+		more = poll_one(consumer, max, 0, &bytes);
 }
 
 static void read_headers(const rd_kafka_message_t *message, struct bus_delivery *delivery)

@@ -199,6 +199,10 @@ QP_MUST_CHECK bool kafka_places_settle(
 QP_MUST_CHECK bool kafka_places_take(struct kafka_places *places, struct kafka_client *client,
 	const rd_kafka_message_t *message);
 
+/* Makes the message, which was not taken, arrive again: moves the partition back to its position
+ * the next time that the positions are settled. */
+void kafka_places_return(struct kafka_places *places, const rd_kafka_message_t *message);
+
 /* Writes the name of a message to `name`: "quipu", the message's time, and a digest of its key and
  * value, separated by spaces. */
 void kafka_message_name(const rd_kafka_message_t *message, char name[KAFKA_NAME_SIZE]);

@@ -22,6 +22,8 @@
  *             another message has its offset, or an older one arrives    LOST
  *   SURE      a message arrives that is not newer than the position's    LOST
  *   LOST      the position was moved to a day before its message         FOUND
+ *   AWAITED,  the consumer has no room for a message                     FOUND
+ *   SURE
  *   FOUND,    a connection was closed, or a message arrives from         DOUBTED
  *   AWAITED,  another broker
  *   SURE
@@ -456,4 +458,15 @@ bool kafka_places_take(
 	place->broker = broker;
 	kafka_message_name(message, place->name);
 	return !is_repeat;
+}
+
+void kafka_places_return(struct kafka_places *places, const rd_kafka_message_t *message)
+{
+	struct kafka_place *place = find(places, message->partition);
+
+	if (!place || (place->state != KAFKA_PLACE_AWAITED && place->state != KAFKA_PLACE_SURE))
+		return; /* the partition will be set back anyway */
+	place->state = KAFKA_PLACE_FOUND;
+	places->are_settled = false;
+	places->retry_ns = 0;
 }
