@@ -7,7 +7,7 @@ import psycopg2
 
 from .workers import Workers
 
-PAUSE_S = 2.0  # prints once for every such pause, and again whenever it has lasted that much longer
+PAUSE_S = 2.0  # prints when a pause has lasted so long, and again whenever it has lasted that much longer
 LOOK_S = 0.1
 
 QUERIES = {
@@ -52,33 +52,32 @@ class Pauses(Workers):
         self._load, self._server, self._database = load, server, database
 
     def _work(self, number):
-        due_s = PAUSE_S
-        before = self._marks()
+        due_s, pause_s = PAUSE_S, 0.0
         while not self._stop.wait(LOOK_S):
+            if pause_s < LOOK_S:
+                refused, logs = self._load.refused.copy(), self._log_sizes()
             pause_s = self._load.unserved_s()
             if pause_s >= due_s:
-                self._print_state(pause_s, before)
+                self._print_state(pause_s, refused, logs)
+                logs = self._log_sizes()
                 due_s += PAUSE_S
-            elif pause_s < PAUSE_S and due_s > PAUSE_S:
-                print(f"served again; refused since the pause began: {self._refused_since(before)}", flush=True)
+            elif pause_s < PAUSE_S < due_s:
+                print(f"served again; {self._refused_since(refused)} refused during the pause", flush=True)
                 due_s = PAUSE_S
-            if pause_s < LOOK_S:
-                before = self._marks()
 
-    def _marks(self):
-        """What is counted and logged before a pause."""
-        nodes = self._database.server.nodes
-        return self._load.refused.copy(), len(self._server.log_text()), [node.log_size() for node in nodes]
+    def _log_sizes(self):
+        return [len(self._server.log_text()), *(node.log_size() for node in self._database.server.nodes)]
 
-    def _refused_since(self, before):
-        return dict(self._load.refused - before[0]) or "nothing"
+    def _refused_since(self, refused):
+        return dict(self._load.refused - refused) or "nothing"
 
-    def _print_state(self, pause_s, before):
-        print(f"---- {time.strftime('%H:%M:%S')}: no change acknowledged for {pause_s:.1f} s; "
-              f"refused: {self._refused_since(before)}")
-        print(f"-- quipu's log since then\n{self._server.log_text()[before[1]:]}")
-        for node, mark in zip(self._database.server.nodes, before[2], strict=False):
-            print(f"-- the node on port {node.port}; its log since then\n{node.log_since(mark)}")
+    def _print_state(self, pause_s, refused, logs):
+        """Prints what `refused` and `logs`, from before the pause, did not have yet, and the state of every node."""
+        print(f"---- {time.strftime('%H:%M:%S')}: no change acknowledged for {pause_s:.1f} s, "
+              f"{self._refused_since(refused)} refused")
+        print(f"-- quipu's log since then\n{self._server.log_text()[logs[0]:]}")
+        for node, size in zip(self._database.server.nodes, logs[1:], strict=False):
+            print(f"-- the node on port {node.port}; its log since then\n{node.log_since(size)}")
             for title, rows in self._state_of(node):
                 print(f"-- {title} on port {node.port}", *(" | ".join(map(str, row)) for row in rows), sep="\n")
         print(end="", flush=True)
