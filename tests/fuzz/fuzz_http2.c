@@ -17,6 +17,19 @@
 
 #define HANG_S 10
 
+/* A closed connection keeps its port for a minute, in which there are more inputs than ports. So
+ * every connection comes from the next of 250 addresses. */
+static void come_from_the_next_address(int fd)
+{
+	static unsigned connected;
+	struct sockaddr_in source = {.sin_family = AF_INET};
+	int yes = 1;
+
+	source.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1 + connected++ % 250);
+	MUST(setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &yes, sizeof(yes)) == 0);
+	MUST(bind(fd, (struct sockaddr *)&source, sizeof(source)) == 0);
+}
+
 static int connect_to(const struct stream_fixture *fixture)
 {
 	struct sockaddr_in address = {.sin_family = AF_INET};
@@ -26,6 +39,7 @@ static int connect_to(const struct stream_fixture *fixture)
 	address.sin_port = htons((uint16_t)stream_fixture_port(fixture));
 	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	MUST(fd >= 0);
+	come_from_the_next_address(fd);
 	MUST(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0);
 	MUST(connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0);
 	return fd;
