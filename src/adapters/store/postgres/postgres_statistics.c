@@ -13,10 +13,11 @@
 
 #define LOOK_NS (5 * NS_PER_S)
 
-/* Finds tables that the planner believes to have less than a tenth of their rows. Only the owner of
- * a table may analyze it. */
+/* Finds tables that the planner believes to have less than a tenth of their rows, and writes the
+ * statements that analyze them, however long that takes. Only the owner of a table may do so. */
 static const char misjudged[] =
 	"SELECT string_agg(c.relname, ', '), "
+	"    'SET LOCAL statement_timeout = 0; ' || "
 	"    string_agg(format('ANALYZE %s', c.oid::regclass), '; ') "
 	"FROM pg_stat_user_tables s "
 	"JOIN pg_class c ON c.oid = s.relid "
