@@ -69,7 +69,7 @@ static void read_to_the_end(int fd)
 	do
 		len = recv(fd, bytes, sizeof(bytes), 0);
 	while (len > 0 || (len < 0 && errno == EINTR)); /* libFuzzer's timer interrupts */
-	MUST(len == 0 || errno == ECONNRESET); /* and not a time-out */
+	MUST(len == 0 || errno == ECONNRESET);          /* and not a time-out */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
