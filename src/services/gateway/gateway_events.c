@@ -20,7 +20,7 @@ void gateway_event_name(struct gateway_command *command)
 		buffer_add(&name, record->key);
 		uuid_of_name(buffer_slice(&name), command->message_id);
 	} else {
-		uuid_random(command->message_id);
+		uuid_of_time(clock_wall_us(&clock_system), command->message_id);
 	}
 }
 
