@@ -199,7 +199,7 @@ static int quoted_len(const char *quoted)
 	int len = 0;
 
 	for (const char *p = quoted + 1; p < end; p++)
-		len += (*p & 0xc0) != 0x80; /* not a further byte of a UTF-8 character */
+		len += (*p & 0xc0) != 0x80; /* not a continuation byte */
 	return len;
 }
 

@@ -54,7 +54,7 @@ struct request {
 	int64_t deadline_ns;
 	size_t queued_bytes;     /* the memory charged to its connection for this request */
 	struct command *command; /* the command that the request waits for, or NULL */
-	/* the lane of a command that the protocol has deferred; otherwise NULL */
+	/* if the protocol has deferred the command, its lane; otherwise NULL */
 	struct lane *lane;
 	void (*answered)(
 		struct request *request, struct command *command); /* see request_submit_then() */

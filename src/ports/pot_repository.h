@@ -116,8 +116,8 @@ struct pot_repository_ops {
 	QP_MUST_CHECK enum status (*create)(const struct pot_repository *repository,
 		struct session *session, struct pot_row *pots, size_t count);
 
-	/* find() looks up pots by id, find_names() looks up pots by name, both without locking the
-	 * pots. The names are allocated from `arena`. Must be called outside a transaction. */
+	/* find() looks up pots by id, find_names() by name; neither locks them. The names in the
+	 * rows are allocated from `arena`. Must be called outside a transaction. */
 	QP_MUST_CHECK enum status (*find)(const struct pot_repository *repository,
 		struct session *session, struct arena *arena, struct pot_row *pots, size_t count);
 	QP_MUST_CHECK enum status (*find_names)(const struct pot_repository *repository,

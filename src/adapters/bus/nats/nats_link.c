@@ -47,7 +47,8 @@
 static void note_error(natsConnection *connection, natsSubscription *subscription,
 	natsStatus status, void *context)
 {
-	struct nats_link *link = context; /* NULL if nats_link_check() only checks the options */
+	struct nats_link *link =
+		context; /* NULL for nats_link_check(), which only checks options */
 
 	(void)connection;
 	(void)subscription;

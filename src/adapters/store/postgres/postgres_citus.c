@@ -56,7 +56,8 @@ static const struct pg_statement keys[] = {
 		"JOIN idempotency_keys k ON k.scope = w.scope AND k.key = w.key "
 		"WHERE k.expires_at > " CITUS_NOW " " CITUS_SHARDS("k.key", "$2")},
 	/* The condition after DO UPDATE may neither read the time nor use a parameter, so it
-	 * derives the time from lease_until, which is the current time plus the lease. */
+	 * derives the current time from the new row's lease_until, which is that time plus the
+	 * lease. */
 	{"quipu_keys_put",
 		"WITH " CITUS_CLOCK " "
 		"INSERT INTO idempotency_keys AS k (scope, key, fingerprint, status, "

@@ -39,8 +39,9 @@ static const struct pg_statement put_statement = {
 	"RETURNING 1",
 };
 
-/* The statements claim, finish, forget and release take arrays of scopes, keys and owners (claim
- * takes more). For each key that they change, they return its index in these arrays, from 1. */
+/* The statements `claim`, `finish`, `forget` and `release` take arrays of scopes, keys and owners;
+ * `claim` takes further arrays. For each key that they change, they return its index in these
+ * arrays, counted from 1. */
 #define OWNED_KEYS                                                         \
 	"FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY " \
 	"    AS w(scope, key, owner, n) "                                  \
