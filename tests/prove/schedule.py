@@ -3,6 +3,8 @@
 The same seed, length and shape give the same schedule. Kinds are drawn from a deck in which each has as many cards as
 its weight; the deck begins with one card of each, so even a short run sees as many kinds as it has faults. Faults of one
 target do not overlap and leave it a moment to recover; different targets fail at the same time as chance has it.
+Between the preparation of a fault and its end, no other prepared fault happens to its target: what one puts back, or cuts
+off, would take along what the other has marked.
 """
 
 import collections
@@ -54,6 +56,14 @@ class Planned:
         return f"{self.at_s:7.1f} s  {self.kind} on {self.target} for {self.hold_s:.1f} s"
 
 
+def prepare_at(kind, at_s):
+    return max(SETTLE_S / 2, at_s - kind.prepare_s)
+
+
+def is_free(taken, begin, end):
+    return all(end < taken_from or begin > taken_to for taken_from, taken_to in taken)
+
+
 class Schedule:
     def __init__(self, seed, seconds, shape, kinds=None, per_minute=FAULTS_PER_MINUTE):
         """`kinds` limits the faults to those; none of them: a run without faults."""
@@ -61,6 +71,7 @@ class Schedule:
         self._end_s = seconds - QUIET_S
         self._shape = shape
         self._busy = collections.defaultdict(list)  # by target: [(from, to), …]
+        self._prepared = collections.defaultdict(list)  # the same, of prepared faults, from the preparation on
         self.kinds = {name: kind for name, kind in KINDS.items()
                       if (kinds is None or name in kinds) and kind.targets(shape)}
         self.faults = []
@@ -98,17 +109,19 @@ class Schedule:
             if latest < earliest:
                 return
             at_s = self._random.uniform(earliest, latest)
-            if self._is_free(target, at_s, at_s + hold_s + kind.rest_s):
+            end_s = at_s + hold_s + kind.rest_s
+            can_prepare = not kind.prepare_s or is_free(self._prepared[target], prepare_at(kind, at_s), end_s)
+            if can_prepare and is_free(self._busy[target], at_s, end_s):
                 self._take(kind, target, at_s, hold_s)
                 return
 
-    def _is_free(self, target, begin, end):
-        return all(end < taken_from or begin > taken_to for taken_from, taken_to in self._busy[target])
-
     def _take(self, kind, target, at_s, hold_s=None):
         hold_s = hold_s if hold_s is not None else self._random.uniform(*kind.hold_s)
-        self._busy[target].append((at_s, at_s + hold_s + kind.rest_s))
-        prepare_at_s = max(SETTLE_S / 2, at_s - kind.prepare_s) if kind.prepare_s else None
+        end_s = at_s + hold_s + kind.rest_s
+        self._busy[target].append((at_s, end_s))
+        prepare_at_s = prepare_at(kind, at_s) if kind.prepare_s else None
+        if prepare_at_s is not None:
+            self._prepared[target].append((prepare_at_s, end_s))
         self.faults.append(Planned(round(at_s, 3), round(hold_s, 3), kind.name, target, self._random.random(),
                                    prepare_at_s))
 

@@ -55,6 +55,15 @@ def test_faults_of_one_target_never_overlap_and_those_of_several_do(seed):
     assert all(one.target != other.target for one, other in together)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_marked_to_be_forgotten_is_not_taken_away_by_another_fault_before(seed):
+    faults = [fault for fault in Schedule(seed, 2900, POSTGRES).faults if fault.prepare_at_s is not None]
+    assert {fault.target for fault in faults} == {"redis", "kafka", "nats", "rabbitmq"}
+    taken_away = [(one, other) for one in faults for other in faults if one is not other and
+                  one.target == other.target and one.prepare_at_s <= other.at_s <= one.at_s]
+    assert not taken_away
+
+
 def test_a_rolling_upgrade_replaces_every_process_once():
     shape = Shape("postgres", 3, ("postgres",), has_paths=False, has_clock=False, has_previous=True)
     upgrades = [fault.target for fault in Schedule(7, 300, shape).faults if fault.kind == "quipu-upgrade"]
