@@ -128,15 +128,20 @@ static enum status sweep(const struct limit_repository *repository, struct sessi
 	struct sqlite_session *session = sqlite_session_of(base);
 	enum status status = base->ops->begin(base, TRANSACTION_WAIT);
 	struct sqlite_query query;
+	int count;
 
 	if (status != STATUS_OK)
 		return status;
 	query = sqlite_query_open(session, sweep_sql);
-	*deleted = (size_t)sqlite_query_change(&query,
+	count = sqlite_query_change(&query,
 		SQLITE_VALUES(sqlite_int(sqlite_now_us(session)),
 			sqlite_int(idle->unit_us * idle->windows), sqlite_int((int64_t)limit)));
 	status = sqlite_query_close(&query);
-	return status == STATUS_OK ? base->ops->commit(base) : status;
+	if (status == STATUS_OK)
+		status = base->ops->commit(base);
+	if (status == STATUS_OK)
+		*deleted = (size_t)count;
+	return status;
 }
 
 static enum status find(const struct limit_repository *repository, struct session *base,
