@@ -5,8 +5,9 @@
  * for a broker would occupy a connection and hold up VACUUM.
  *
  * Invariants:
- *   1. A worker publishes only rows whose lease is certain to last: once a third of the lease has
- *      passed, it first renews the lease and drops the rows that another relay has claimed.
+ *   1. A worker publishes only rows whose lease certainly outlasts the publish: once a third of the
+ *      lease has passed, it first renews the lease and drops the rows that another relay has
+ *      claimed.
  *   2. The end of a claim is recorded only if the row is still ours (owner and epoch), so a stalled
  *      worker cannot undo what its successor did.
  *   3. While the bus is known to be away, no attempt is counted and no row is delayed. A row is
@@ -34,8 +35,9 @@
  * this time and the pause of TRY_AWAY pass until the next attempt: together less than 5 s. */
 #define PUBLISH_NS (3 * NS_PER_S)
 
-/* How long after an outage the bus may refuse messages because it is not complete yet: a queue that
- * is not declared yet, a stream without a leader. Such a refusal counts as part of the outage. */
+/* How long after an outage the bus may still refuse messages because it is not complete yet: for
+ * example, a queue is not declared or a stream has no leader. Such a refusal counts as part of the
+ * outage. */
 #define RETURN_NS (5 * NS_PER_S)
 
 #define RETRY_NS (100 * NS_PER_MS)
@@ -121,7 +123,7 @@ static bool is_first(const struct relay_worker *worker)
 	return worker == worker->relay->workers;
 }
 
-/* Returns whether the bus is up, and notes when it is not. */
+/* Returns whether the bus is up. If it is not, notes the current time in `away_ns`. */
 static bool bus_is_up(struct relay_worker *worker)
 {
 	bool is_up = worker->config->bus->ops->is_up(worker->config->bus);
@@ -141,8 +143,8 @@ static bool bus_has_just_returned(const struct relay_worker *worker)
 /*
  * Returns how many rows to claim now. While the bus is away, one row per poll is enough to notice
  * that it is back. After a batch was returned, the worker pauses before it claims again, even if
- * the bus seems to be up: otherwise a bus that comes and goes would make it claim and return rows
- * without end.
+ * the bus seems to be up: otherwise the worker would claim and return rows without end while the
+ * bus repeatedly connects and fails.
  */
 static size_t claim_limit(struct relay_worker *worker)
 {
@@ -241,7 +243,7 @@ static bool end_and_claim(struct relay_worker *worker)
 	status = exchange(worker, limit, &claimed);
 	if (status == STATUS_OK) {
 		advance(worker, claimed, started_ns);
-		if (worker->next && claimed == limit)
+		if (worker->next && claimed > 0 && claimed == limit)
 			bell_ring(&worker->next->bell); /* there may be more rows */
 		return true;
 	}
@@ -324,7 +326,7 @@ static void adapt(struct relay_worker *worker, size_t count)
  * Decides how the claims of published rows end. If the bus is known to be away, no attempt is
  * counted. If attempts were counted, an outage would use them up, and the growing pause between
  * attempts would hold a row back for up to 90 s after the bus is back. claim_limit() keeps the
- * worker from claiming such rows over and over.
+ * worker from claiming the rows again at once.
  */
 static void conclude_published(struct relay_worker *worker, size_t count, enum status status)
 {
