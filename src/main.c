@@ -256,7 +256,8 @@ static bool wants_help(int argc, char **argv)
 	return false;
 }
 
-/* Returns whether the first word may follow the command; if not, reports why. */
+/* Returns false, after reporting why, if the command takes no words or if the first word is a
+ * misspelt verb. Commands check other words themselves. */
 static bool words_fit(const struct command_entry *command, const struct operands *operands)
 {
 	const char *word = operands->word_count > 0 ? operands->words[0] : NULL;

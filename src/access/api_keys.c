@@ -48,7 +48,7 @@ struct key_ring {
 	struct api_key *keys;
 	size_t count;
 	size_t size;                       /* how many entries `keys` has room for */
-	unsigned char digest[SHA256_SIZE]; /* SHA-256 of all lines that hold keys, in order */
+	unsigned char digest[SHA256_SIZE]; /* a digest of all lines that hold keys */
 };
 
 /* ---- reading ----------------------------------------------------------------------------- */
@@ -293,7 +293,7 @@ bool key_make(const char *id, const char *scopes, struct new_key *key, char *why
 	unsigned char random[SECRET_BYTES], digest[SHA256_SIZE];
 	char secret[HEX_SIZE], hash[HEX_SIZE];
 
-	_Static_assert(SECRET_BYTES == SHA256_SIZE, "write_hex() serves both");
+	_Static_assert(SECRET_BYTES == SHA256_SIZE, "write_hex() takes SHA256_SIZE bytes");
 	if (!is_acceptable(id, scopes, why))
 		return false;
 	random_bytes(random, sizeof(random));

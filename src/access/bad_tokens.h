@@ -1,11 +1,11 @@
 /*
- * Counts bad tokens by the address that sent them. A token is bad if it was refused only after its
- * signature had been checked, whether that signature was right or wrong. Checking a signature takes
- * 0.1 ms of a loop's time, so an address may send 100 bad tokens per second. After that its tokens
- * are refused without a check until the second is over. Tokens that are known to be valid are not
- * affected.
+ * Counts bad tokens by the address that sent them. A token is bad if the server had to check its
+ * signature before refusing it, even if the signature was right. Checking a signature takes 0.1 ms
+ * of a loop's time, so an address may send 100 bad tokens per second. Further tokens from that
+ * address are refused without a check until the second is over, except tokens that are known to be
+ * valid.
  *
- * Addresses that agree in 12 bits of their hash share a count. Thread-safe.
+ * Addresses whose hashes agree in the last 12 bits share a count. Thread-safe.
  */
 #ifndef QUIPU_ACCESS_BAD_TOKENS_H
 #define QUIPU_ACCESS_BAD_TOKENS_H

@@ -1,7 +1,7 @@
 /*
- * Defines the access that a route requires, and the caller of a request. Every route names its
- * access. The default requires an API key, so that a route whose author forgot to choose is not
- * open.
+ * Defines the access that a route requires, and the caller of a request. ACCESS_EXTERNAL is 0 and
+ * thus the default, so that a route whose author forgot to choose an access requires an API key
+ * instead of being open to everyone.
  */
 #ifndef QUIPU_ACCESS_CALLER_H
 #define QUIPU_ACCESS_CALLER_H

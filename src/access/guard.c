@@ -215,8 +215,8 @@ static enum status check_key(struct check *check, enum access access)
 	return STATUS_OK;
 }
 
-/* Returns whether this fault is found only by, or after, checking the token's signature. Only
- * tokens with such faults count as bad, because only that check is expensive. */
+/* Returns whether token_check() checks a token's signature before it reports `fault`. Only tokens
+ * with such faults count as bad, because only checking a signature is expensive. */
 static bool was_verified(enum token_fault fault)
 {
 	return fault != TOKEN_GOOD && fault != TOKEN_MALFORMED && fault != TOKEN_OTHER_ALGORITHM;

@@ -17,22 +17,22 @@
 
 struct guard_config {
 	const char *keys_file;      /* "" to check no API keys */
-	struct token_config tokens; /* no tokens are checked if its key_file is "" */
+	struct token_config tokens; /* key_file is "" to check no tokens */
 };
 
 struct guard;
 
 /*
- * Reads the files; blocks. The strings of `config` must outlive the guard. On failure returns NULL
- * and writes the reason to `why` (GUARD_WHY_SIZE bytes).
+ * Reads the files that `config` names; blocks. The strings of `config` must outlive the guard. On
+ * failure returns NULL and writes the reason to `why` (GUARD_WHY_SIZE bytes).
  */
 QP_MUST_CHECK struct guard *guard_new(const struct guard_config *config, char *why);
 void guard_free(struct guard *guard);
 
 /*
- * Reads the files again; blocks. If a file cannot be used, returns false, writes the reason to
- * `why` (GUARD_WHY_SIZE bytes) and keeps using the file's previous contents. Changes of the other
- * file still take effect.
+ * Reads the file of API keys and the key for tokens again; blocks. If one of these files cannot be
+ * used, returns false, writes the reason to `why` (GUARD_WHY_SIZE bytes) and keeps using the
+ * previous contents of that file. Changes of the other file still take effect.
  */
 QP_MUST_CHECK bool guard_reload(struct guard *guard, char *why);
 
@@ -51,7 +51,7 @@ struct access_question {
 	uint64_t address; /* a hash of the client's network address */
 };
 
-/* Returns whether the request sent a token, valid or not, to a route that accepts users. */
+/* Returns whether the request sent a token, valid or not, to a route that accepts users' tokens. */
 bool access_shows_token(const struct access_question *question);
 
 /*

@@ -1,9 +1,9 @@
 /*
- * A table has one row per algorithm, which says how its key is read and how a signature is
- * verified. The algorithm comes from the configuration and never from the token, which closes the
- * classic attacks on JWT: "alg":"none", and an RSA public key used as an HMAC secret (read_secret()
- * refuses PEM for the same reason). The signature is verified before the token's claims are
- * parsed.
+ * The table `algorithms` has one row per algorithm, with the functions that read its key and verify
+ * its signatures. The algorithm comes from the configuration and never from the token, which
+ * prevents the classic attacks on JWT: "alg":"none", and an RSA public key used as an HMAC secret
+ * (read_secret() refuses public keys for the same reason). The signature is verified before the
+ * token's claims are parsed.
  *
  * Secrets do not linger: buffers that held the key file or a MAC are cleansed.
  */
@@ -107,7 +107,8 @@ static bool read_secret(struct token_checker *checker, struct slice file, char *
 	if (memmem(file.data, file.len, "-----BEGIN", 10))
 		return wrong(why, "this is a PEM file, not a secret for HS256; anyone who knows a "
 				  "public key could sign tokens with it");
-	/* checked before line breaks are cut off, because a key may end with such a byte */
+	/* checked before line breaks are cut off, because a key in DER may end with the byte of a
+	 * line break */
 	if (is_public_der(file))
 		return wrong(why, "this is a public key, not a secret for HS256; anyone who knows "
 				  "it could sign tokens with it");

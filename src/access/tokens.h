@@ -17,8 +17,8 @@
 #define TOKEN_SUBJECT_MAX 128
 
 struct token_config {
-	const char *key_file;  /* a public key in PEM; for HS256 the secret itself, without the line
-				* breaks at its end */
+	const char *key_file;  /* path of a public key in PEM, or of the secret for HS256; line
+				* breaks at the end of the secret are ignored */
 	const char *algorithm; /* "HS256", "RS256" or "ES256" */
 	const char *issuer;    /* "" accepts any issuer */
 	const char *audience;  /* "" accepts any audience */
@@ -65,7 +65,7 @@ struct token_claims {
 
 /*
  * Checks a token. If it is good, returns TOKEN_GOOD and sets `*claims`, whose subject is allocated
- * from `arena`; otherwise returns the first fault that it finds and leaves `*claims` alone.
+ * from `arena`; otherwise returns the first fault of the token and leaves `*claims` alone.
  */
 QP_MUST_CHECK enum token_fault token_check(const struct token_checker *checker, struct arena *arena,
 	struct slice token, int64_t now_us, struct token_claims *claims);

@@ -194,7 +194,8 @@ static void ask(struct request *request, struct collection *collection, size_t i
 	struct action_lookup *lookup = arena_new(&request->arena, struct action_lookup);
 
 	lookup->read.command.type = &action_lookup_type;
-	/* a page has about a hundred records, whose details have at most 1 KiB, or 6 KiB escaped */
+	/* enough for a page: about a hundred records, each with a `detail` of at most 1 KiB, which
+	 * JSON escapes can expand to 6 KiB */
 	lookup->read.command.answer_max = ANSWER_LIST_MAX;
 	lookup->read.look_up = look_up;
 	lookup->collection = collection;

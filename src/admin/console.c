@@ -152,8 +152,9 @@ static void *console_main(void *argument)
 
 	pthread_setname_np(pthread_self(), "console");
 	arena_init(&arena, ARENA_SIZE);
-	/* Versions begin at the current time, so a new process begins above those of the old one: a
-	 * page that reconnects with its last id receives the first snapshot. */
+	/* Versions begin at the current time, so that they are greater than all versions of the
+	 * previous process: a page that reconnects with the last id it has seen still receives the
+	 * first snapshot. */
 	console->version = clock_wall_us(&clock_system);
 	while (!bell_is_stopping(&console->bell)) {
 		if (hub_wants(console->hub, KEY)) {

@@ -1,5 +1,5 @@
 /*
- * Condenses a page of metrics to JSON. The console shows such a snapshot every second:
+ * Condenses a page of metrics to a snapshot in JSON. The console gets a snapshot every second:
  *
  *   {"version":"0.2.0","at":"2026-11-16T15:50:00.120Z","roles":"counts",
  *    "requests":{"counts":{"2xx":120311,"4xx":12},"program":{"2xx":7}},

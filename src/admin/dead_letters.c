@@ -1,7 +1,7 @@
 /*
  * The routes are the same for all kinds of dead letters; struct dead_letter_kind describes how
- * kinds differ. Each lookup brings its own look_up() and each action its own decide(), so that
- * lookups and actions can run in the lanes of any service.
+ * kinds differ. Each lookup carries its own look_up() function and each action its own decide()
+ * function, so that lookups and actions can run in the lanes of any service.
  */
 #include "admin/dead_letters.h"
 
@@ -39,8 +39,8 @@ bool dead_letter_describe_json(struct arena *arena, struct slice payload, struct
 	return true;
 }
 
-/* Returns the kind that the path names. If no role of this process has that kind, answers the
- * request and returns NULL. */
+/* Returns the kind that the path names. If no role of this process keeps dead letters of that kind,
+ * answers the request and returns NULL. */
 static const struct dead_letter_kind *find_kind(
 	const struct dead_letter_kinds *kinds, struct request *request)
 {
@@ -407,8 +407,8 @@ static struct operator_action *new_action(
 	return action->kind ? action : NULL;
 }
 
-/* Creates an action for the letter that the path names and reads the body. Returns NULL after a
- * refusal. */
+/* Creates an action for the letter that the path names, and reads the request's body into `input`.
+ * Returns NULL after refusing an unknown kind. */
 static struct operator_action *new_letter_action(
 	const struct dead_letter_kinds *kinds, struct input *input, enum dead_letter_action verb)
 {

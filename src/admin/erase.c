@@ -1,7 +1,8 @@
 /*
  * The routes of erase.h. Each POST runs one step. A step is a write whose key is the person's id,
  * so two steps for the same person in one service run one after the other in the same lane. The
- * eraser of the service finds the rows, and the answer says how many rows each place had.
+ * eraser of the service finds the rows. The answer says how many rows of each place the step has
+ * changed or, with dryRun, how many rows there are.
  */
 #include "admin/erase.h"
 

@@ -1,7 +1,7 @@
 /*
- * Readiness is decided when somebody asks: every dependency says by itself, without I/O, whether it
- * can be used, so /readyz never blocks and needs no thread. A process that is being stopped is not
- * ready, although it still serves requests.
+ * Readiness is determined anew for each request to /readyz: every dependency reports without I/O
+ * whether it can be used, so /readyz never blocks and needs no thread. A process that is being
+ * stopped is not ready, although it still serves requests.
  */
 #include "admin/health.h"
 

@@ -41,7 +41,7 @@ struct verify_part {
 
 struct verifier {
 	const char *name;       /* the name in the route and on the command line: "counts" */
-	const char *counted_as; /* NULL, or a name under which answers repeat `checked` */
+	const char *counted_as; /* NULL, or a second name for the member `checked` of answers */
 	const struct verify_part *parts;
 	size_t part_count;
 	const void *context;

@@ -1,6 +1,7 @@
 /*
- * The part of a verifier (admin/verify.h) for tables whose rows are claimed: outboxes and
- * notifications. It checks the rows against the states that ports/claim_repository.h lists.
+ * The part of a verifier (admin/verify.h) for tables whose rows are claimed: outboxes,
+ * notifications and outbound messages. It checks the rows against the states that
+ * ports/claim_repository.h lists.
  */
 #ifndef QUIPU_ADMIN_VERIFY_CLAIMS_H
 #define QUIPU_ADMIN_VERIFY_CLAIMS_H

@@ -27,14 +27,14 @@ static void check_pending(const struct verify_idempotency *kind, struct verify_p
 
 	if (!kind->may_wait)
 		verify_differ(page, id, "pending",
-			"%.*s: it is pending, but such requests have no effect outside the store",
+			"%.*s: it is pending, but requests of this kind have no effect outside the "
+			"store",
 			(int)id.len, id.data);
 	if (lease_us > IDEMPOTENCY_LEASE_US + VERIFY_SKEW_US)
 		verify_differ(page, id, "long-lease", "%.*s: its lease lasts another %lld s",
 			(int)id.len, id.data, (long long)(lease_us / 1000000));
 	if (kind->notes_number && !text_to_int(key->note, &number))
-		verify_differ(page, id, "note",
-			"%.*s: it is pending, but its note does not say what was begun",
+		verify_differ(page, id, "note", "%.*s: it is pending, but its note is not a number",
 			(int)id.len, id.data);
 }
 

@@ -8,8 +8,8 @@
 
 /* The Idempotency-Keys of one service, or of some of its routes. */
 struct verify_idempotency {
-	/* Only Idempotency-Keys whose scopes begin with `prefix`, which is a method and the start
-	 * of a route, are checked. */
+	/* A method and the start of a route. Only Idempotency-Keys whose scopes begin with this
+	 * text are checked. */
 	const char *prefix;
 	/* true if Idempotency-Keys may be pending, because the service has effects outside the
 	 * store */

@@ -7,7 +7,7 @@
  *   open       opens the data folder, stores, buses and the cache
  *   outbox     starts everything that an outbox needs
  *   files      reads the files of keys, certificate and secrets, at start and on SIGHUP
- *   serve      starts, runs until a signal, releases
+ *   serve      starts the server, runs it until a signal, and frees everything
  *   announce   reports what has started
  *   drain      waits for a signal, and stops serving step by step
  *   moved      the mark of a data folder whose data was copied to another store
@@ -208,7 +208,7 @@ void app_start_intake(struct app *app, const struct intake_config *config);
 void app_add_worker(struct app *app, void (*stop)(void *thing), void *thing);
 void app_add_chore(struct app *app, const struct chore *chore);
 
-/* Registers a notifier, to be freed in its place among the workers. */
+/* Registers a notifier as a worker, to be freed after the workers that were added before it. */
 void app_add_notifier(struct app *app, struct notifier *notifier);
 
 /* Creates the router with the routes of all roles. This also creates the modules' structs. */

@@ -228,7 +228,7 @@ static bool check_default_limit(const struct settings *settings, char *why)
 	snprintf(why, OPTIONS_WHY_SIZE,
 		"--gateway-default-limit must be a number of messages and a time, such as 5/1m, "
 		"and the "
-		"time a multiple of --gateway-window-unit; \"%s\" is not",
+		"time must be a multiple of --gateway-window-unit; this value is \"%s\"",
 		settings->gateway_default_limit);
 	return false;
 }

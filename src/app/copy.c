@@ -9,11 +9,11 @@
  *   "moved"               finished               does nothing
  *
  * Every other combination is refused, and a refusal changes nothing. A lock in the database keeps
- * servers and other copies out as long as a copy runs. The folder is marked first. From then on no
- * server uses it, so its rows do not change until the copy is complete, however often the copy is
- * interrupted. At the end, checksums of both sides are compared; then the folder is marked "moved",
- * and only then may servers start on the database. Therefore folder and database are never served
- * at the same time.
+ * servers and other copies out as long as a copy runs. The folder is marked before the first row is
+ * copied. From then on no server uses the folder, so its rows do not change until the copy is
+ * complete, however often the copy is interrupted. At the end, checksums of both sides are
+ * compared; then the folder is marked "moved", and only then may servers start on the database.
+ * Therefore folder and database are never served at the same time.
  */
 #include <dirent.h>
 #include <limits.h>
@@ -142,7 +142,7 @@ static bool is_drained(struct copy *copy, const char *name)
 			"%lld messages wait in the local queue %.200s, and queues are not copied: "
 			"start "
 			"the server on this folder once more, without clients, and stop it when "
-			"they are delivered",
+			"the messages are delivered",
 			(long long)waiting, path);
 	return waiting == 0;
 }
@@ -177,8 +177,8 @@ static bool open_file(struct copy *copy, const char *name)
 	return true;
 }
 
-/* Opens the file of a store. Refuses the file of a bus that still has messages, and a database file
- * with any other name. */
+/* Opens the file if it belongs to a store. Refuses the file of a bus if messages still wait in it,
+ * and every other database file. */
 static bool take_file(struct copy *copy, const char *name)
 {
 	if (is_one_of(bus_files, name))
@@ -199,8 +199,8 @@ static bool take_file(struct copy *copy, const char *name)
  * Idempotency-Keys, but the database has one table for all services. Keys of different services
  * usually differ in their scopes. But the routes for operators are the same for several services
  * (/operator/erase/{service}), so two files may have the same key for two requests. Only one of
- * these keys is copied. A retry of the other request gets 409, as it would if both requests had
- * been sent to the database.
+ * these keys is copied. A retry of the other request gets 409, as it would if both services had
+ * used the database from the start.
  */
 static bool share_keys(struct copy *copy)
 {
@@ -390,7 +390,8 @@ static bool copy_tables(struct copy *copy)
 
 /* ---- verifying --------------------------------------------------------------------------- */
 
-/* Appends a value as postgres_table_plan.c writes it: "5:hello", blobs in hex, "-" for NULL. */
+/* Appends a value in the form that the SQL of postgres_table_plan.c hashes: "5:hello", blobs in
+ * hex, "-" for NULL. */
 static void write_cell(struct buffer *out, const struct cell *cell)
 {
 	static const char digits[] = "0123456789abcdef";
@@ -595,7 +596,8 @@ static int report(const struct copy *copy)
 		copy->why, data,
 		copy->must_start_over
 			? "To start over, or to use the folder again"
-			: "Remove the cause and run quipu copy again; it goes on where it stopped. "
+			: "Remove the cause and run quipu copy again; the copy continues where it "
+			  "stopped. "
 			  "To give up and use the folder again",
 		data);
 }

@@ -28,15 +28,16 @@ static bool open_guard(struct app *app, char *why)
 			},
 	};
 
-	_Static_assert(GUARD_WHY_SIZE == OPTIONS_WHY_SIZE, "both sizes must fit one buffer");
+	_Static_assert(GUARD_WHY_SIZE == OPTIONS_WHY_SIZE,
+		"`why` must have the size that guard_new() needs");
 	if (!*settings->api_keys && !*settings->jwt_key)
 		return true;
 	app->guard = guard_new(&config, why);
 	return app->guard != NULL;
 }
 
-/* A server with an expired certificate still starts: some clients accept it, and refusing to start
- * would help nobody. */
+/* A server with an expired certificate still starts: some clients accept the certificate, and
+ * refusing to start would help nobody. */
 static void log_certificate(const struct app *app, const char *event)
 {
 	int64_t left_s = tls_context_expires_s(app->tls) - clock_wall_us(&clock_system) / 1000000;
@@ -54,7 +55,8 @@ static bool open_tls(struct app *app, char *why)
 {
 	const struct settings *settings = &app->settings;
 
-	_Static_assert(TLS_WHY_SIZE == OPTIONS_WHY_SIZE, "both sizes must fit one buffer");
+	_Static_assert(TLS_WHY_SIZE == OPTIONS_WHY_SIZE,
+		"`why` must have the size that tls_context_new() needs");
 	if (!*settings->tls_cert)
 		return true;
 	app->tls = tls_context_new(settings->tls_cert, settings->tls_key, why);

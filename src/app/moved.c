@@ -77,7 +77,7 @@ void moved_explain(const char *data, const struct moved *moved, char *why)
 		snprintf(why, OPTIONS_WHY_SIZE,
 			"the data in %s was moved to %s: set --store to that database, and choose "
 			"another --data. To use the old data anyway, delete %s/" FILE_NAME
-			"; changes made since the move are not in it",
+			"; the old data lacks all changes made since the move",
 			data, moved->to, data);
 	else
 		snprintf(why, OPTIONS_WHY_SIZE,

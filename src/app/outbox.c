@@ -1,5 +1,5 @@
-/* Starts the parts of every outbox: a relay that publishes its events, a chore that deletes
- * published events, and a kind of dead letters that operators can replay. */
+/* Starts the relay that publishes the events of an outbox, adds the chore that deletes published
+ * events, and registers the kind of dead letters that operators can replay. */
 #include "app/app.h"
 
 static enum status sweep_published(

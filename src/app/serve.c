@@ -1,5 +1,6 @@
 /*
- * Runs `quipu serve` from start to end: starts it, waits for a signal, drains and frees it.
+ * Runs `quipu serve`: starts the server, waits for a signal, drains the server, and frees
+ * everything.
  *
  * The main thread only starts things, waits for signals and stops things. Modules register their
  * lanes, workers and chores here, so that one place defines the order in which a process stops: the
@@ -24,8 +25,8 @@
 
 #define FILES_FOR_OTHERS 256
 
-/* This, --drain-timeout (30 s) and FLUSH_NS of drain.c add up to less than the 45 s after which the
- * systemd unit and docker-compose.yml kill the process. */
+/* RELEASE_NS, --drain-timeout (30 s by default) and FLUSH_NS of drain.c add up to less than the
+ * 45 s after which the systemd unit and docker-compose.yml kill the process. */
 #define RELEASE_NS (12 * NS_PER_S)
 
 /* Roles whose services keep data about persons. */
@@ -309,8 +310,8 @@ static void block_signals(sigset_t *signals)
 
 /* ---- stopping ---------------------------------------------------------------------------- */
 
-/* Ends the process if it is still there after RELEASE_NS. Requests are answered and everything
- * acknowledged is stored by then, so nothing is lost. */
+/* Ends the process if it is still running after RELEASE_NS. By then all requests are answered and
+ * everything acknowledged is stored, so nothing is lost. */
 static void *end_late(void *unused)
 {
 	const struct timespec wait = {.tv_sec = RELEASE_NS / NS_PER_S};
@@ -327,7 +328,8 @@ static void *end_late(void *unused)
 /*
  * Limits the time for release(). Some client libraries wait for their threads without a limit, or
  * until a time of day: librdkafka waits 196 s longer if the clock is set back by 196 s while Kafka
- * does not answer. The thread is never joined: it also watches over exit().
+ * does not answer. The thread is never joined, because it must also end a process that hangs in
+ * exit().
  */
 static void limit_release(void)
 {

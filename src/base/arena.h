@@ -1,7 +1,7 @@
 /*
  * An arena hands out memory piece by piece and takes all of it back at once. Every request has one,
- * and so does every batch. An arena has no lock: it belongs to the thread that owns the request or
- * batch, and moves with it.
+ * and so does every batch. An arena has no lock: only the thread that currently owns the request or
+ * batch may use it.
  *
  * Running out of memory aborts with a message. Everything that a client can make large (bodies,
  * lanes, connections) is bounded before it reaches an arena.

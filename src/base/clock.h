@@ -1,6 +1,7 @@
 /*
- * A clock is passed to whatever needs the time, so that tests can replace it. Wall time is stored
- * and shown. Monotonic time (steady_ns) never steps back and is for deadlines and durations.
+ * A clock is passed to whatever needs the time, so that tests can replace it. Wall time (wall_us)
+ * is for times that are stored or shown. Monotonic time (steady_ns) never steps back and is for
+ * deadlines and durations.
  */
 #ifndef QUIPU_BASE_CLOCK_H
 #define QUIPU_BASE_CLOCK_H

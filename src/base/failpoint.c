@@ -34,7 +34,7 @@ static enum action action_of(struct slice word)
 	return slice_is(word, "kill") ? ACTION_KILL : ACTION_STOP;
 }
 
-/* Opening waits until the test opens the FIFO, and reading until the test closes it. */
+/* open() blocks until the test opens the FIFO, and read() blocks until the test closes it. */
 static void hold(void)
 {
 	char byte;

@@ -1,9 +1,9 @@
 /*
  * Failpoints are named points in the code where a test build kills or stops itself, so that a crash
  * test hits exactly the moment it wants: QUIPU_FAILPOINTS=commit.before=kill@3,commit.after=stop.
- * `kill` sends SIGKILL to the process itself, `stop` sends SIGSTOP. With @N this happens when the
- * point is passed for the Nth time, without @N the first time. In release builds
- * FAILPOINT() compiles to nothing.
+ * `kill` sends SIGKILL to the process itself, `stop` sends SIGSTOP. With @N this happens the Nth
+ * time that a thread passes the point; without @N, the first time. In release builds FAILPOINT()
+ * compiles to nothing.
  *
  * `hold` holds the thread until the test closes the FIFO that QUIPU_FAILPOINT_GATE names. The test
  * can open the FIFO for writing only once the thread has reached the point. Other threads go on.

@@ -204,9 +204,10 @@ static int quoted_len(const char *quoted)
 }
 
 /*
- * Writes jansson's error to `why`, without the token that jansson quotes after "near": it comes
- * from the client and may be anything. jansson's column is that of the token's last character; ours
- * is that of its first character, unless the token is too long for jansson to quote.
+ * Writes jansson's error to `why`. Leaves out the token that jansson quotes after "near", because
+ * the token comes from the client and may contain anything. jansson reports the column of the
+ * token's last character. This function reports the column of the first character, unless the token
+ * is too long for jansson to quote.
  */
 static void explain(const json_error_t *error, char *why)
 {

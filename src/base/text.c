@@ -7,7 +7,7 @@
 
 #include <time.h>
 
-/* Returns the length of the character that starts at `p`, or 0 if it is not valid UTF-8. */
+/* Returns the length of the character that starts at `p`, or 0 if it is NUL or not valid UTF-8. */
 static size_t utf8_sequence(const unsigned char *p, size_t left)
 {
 	unsigned char first = p[0];
@@ -69,9 +69,8 @@ struct slice text_cut(struct slice text, size_t max)
 	return slice_make(text.data, max);
 }
 
-/* count_up() cannot find the next character if that character has more bytes, or if the surrogates
- * lie between the two. In these cases, returns the character after `character`. Otherwise returns
- * NULL. */
+/* Returns the character after `character` if count_up() cannot compute it, because count_up() never
+ * adds a byte and does not skip the surrogates. Otherwise returns NULL. */
 static const char *jump_after(struct slice character)
 {
 	static const char *const jumps[][2] = {
@@ -323,7 +322,7 @@ bool text_is_server(struct slice text)
 	return colon > text.data && text_to_int(digits, &port) && port > 0 && port < 65536;
 }
 
-/* `last` has the digits of 62 and 63, which differ between the two alphabets. */
+/* `last` has the characters for 62 and 63, in which base64 and base64url differ. */
 static int base64_digit(char c, const char last[2])
 {
 	if (c >= 'A' && c <= 'Z')

@@ -7,7 +7,7 @@
  *   quipu dlq replay KIND --all              deliver all dead letters of a kind again
  *   quipu dlq discard KIND/ID… --why TEXT    discard dead letters, and record the reason
  *
- * --json prints one object per line instead of text.
+ * --json prints one object per line instead of text; `show` prints indented JSON in any case.
  *
  * The commands call a running server over HTTP (cli/client). The server carries out and records
  * each action. Results go to standard output, failures to standard error. Main thread only.

@@ -1,7 +1,7 @@
 /*
- * There is one list of commands and one of special flags; each page prints both lists and the
- * option table in its own format. Help texts are fragments in lower case without a full stop, so
- * that every page can put them into its own sentence or cell.
+ * The pages are generated from one list of commands, one list of special flags, and the option
+ * table; each page has its own format. Help texts are fragments in lower case without a full stop,
+ * so that every page can put them into its own sentence or cell.
  */
 #include "cli/manual.h"
 
@@ -13,8 +13,8 @@
 #include "cli/option_groups.h"
 #include "cli/report.h"
 
-/* The date of the last change to the man page's text in this file. A change of the options or
- * commands, from which the rest is generated, does not count. */
+/* The date of the last change to the man page's own text in this file. Changes of the options,
+ * flags and commands, from which the rest of the page is generated, do not count. */
 #define MAN_DATE "2026-11-16"
 
 #define COMMAND_WIDTH 54
@@ -98,8 +98,7 @@ static const struct {
 } specials[] = {
 	{"config", "FILE", "read options from an INI file"},
 	{"print-config", "[--json]", "show all options with their values and where they come from"},
-	{"check-config", "[--json]",
-		"only check the options and the files of keys and certificate"},
+	{"check-config", "[--json]", "only check the options and the key and certificate files"},
 };
 
 #define USAGE_COUNT (sizeof(usages) / sizeof(usages[0]))
@@ -516,7 +515,7 @@ static void write_configuration(FILE *out)
 	      "`QUIPU_CONFIG` names |\n\n"
 	      "- `quipu serve --print-config` shows all values and where they come from, with "
 	      "passwords hidden. `--check-config` only checks the\n"
-	      "  options, reads the files of keys and certificate as `serve` does, and prints "
+	      "  options, reads the key and certificate files as `serve` does, and prints "
 	      "`ok`. With `--json`, each line is an object.\n"
 	      "- Passwords are part of URLs. Set such URLs in the file or the environment, because "
 	      "everyone on the machine can see flags.\n"
@@ -530,7 +529,7 @@ static void write_configuration(FILE *out)
 	      "variable that you may have meant.\n"
 	      "- If an option is wrong or does not fit the others, the server does not start: it "
 	      "prints the reason and exits with status 2. If a\n"
-	      "  file of keys or the certificate cannot be used, the status is 1.\n",
+	      "  key or certificate file cannot be used, the status is 1.\n",
 		out);
 	for (size_t i = 0; i < OPTION_GROUPS; i++)
 		configuration_group(out, i);

@@ -11,7 +11,7 @@
 const char *option_group_title(size_t group);
 
 /* Returns true if the option is in the group. Each option is in exactly one group: the group that
- * lists its name or, if no group lists it, the second to last group. */
+ * lists its name or, if no group lists it, the group "Limits and times". */
 bool option_is_in_group(const char *name, size_t group);
 
 /* Returns true if the option is among `names`, which are separated by spaces. A name in this list

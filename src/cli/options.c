@@ -259,7 +259,7 @@ void options_help_some(FILE *out, const char *names)
 
 /* ---- facts for the manual ---------------------------------------------------------------- */
 
-/* Writes 90000000 as "90s": in the largest unit that needs no fraction. */
+/* Writes a duration in the largest unit that needs no fraction: 90 seconds as "90s". */
 static void write_duration(char *out, size_t size, int64_t value_us)
 {
 	static const struct {

@@ -28,7 +28,7 @@ static bool is_port_of_page(const char *url, const char *text)
 /*
  * Returns the password in a URL, or {NULL, 0}: everything between the first colon and the last @. A
  * URL parser would end the host at a bare /, ? or comma in the password, but the whole text is
- * still a secret. If the URL of a NATS server has no colon there, the text before the @ is a
+ * still a secret. If the URL of a NATS server has no colon before the @, the text before the @ is a
  * token, which is returned instead.
  */
 static struct slice find_password(const char *url)

@@ -49,7 +49,7 @@ struct committer {
 	int64_t aside_ns;
 	int64_t aside_expires_ns;     /* no write in `aside` has an earlier deadline */
 	struct command_list answered; /* writes whose answers are to be delivered */
-	struct command_list failed;   /* the same, for writes that were not applied */
+	struct command_list failed;   /* failed writes whose answers are to be delivered */
 	bool has_run;                 /* a transaction has run since the last take() */
 	bool carried;                 /* the last transaction also tried to record effects */
 	pthread_t thread;
@@ -127,8 +127,8 @@ static enum status refusal_of(const struct write *write)
 	return write->waits_for_idempotency ? STATUS_OUTCOME_UNKNOWN : STATUS_OVERLOADED;
 }
 
-/* Returns whether `command` may join commands that wait outside the lane and have this weight and
- * these bytes. */
+/* Returns whether `command` may be added to the parked writes, or to the writes that are set aside,
+ * if the writes there have a total of `weight` and `bytes`. */
 static bool may_hold(const struct committer *committer, const struct command *command,
 	size_t weight, size_t bytes)
 {
@@ -259,7 +259,7 @@ static void isolate(struct committer *committer, struct write **writes, size_t c
 	} else {
 		tally_add(&committer->metrics.poisoned, 1);
 		log_line(LOG_ERROR, "committer",
-			"the store refused a command on the key %.*s; it is answered with 500",
+			"answered a command on the key %.*s with 500: the store refused it",
 			(int)writes[0]->command.key.len, writes[0]->command.key.data);
 		answer_failed(committer, writes[0], STATUS_INTERNAL);
 	}
@@ -300,7 +300,7 @@ static void run(struct committer *committer, struct write **writes, size_t count
 		} else if (status == STATUS_LOCK_BUSY && mode == TRANSACTION_WAIT) {
 			mode = TRANSACTION_SKIP;
 		} else if (status == STATUS_POISON && committer->carried) {
-			/* perhaps the store refused to record an effect and not a write;
+			/* perhaps the store refused the record of an effect, not one of the writes;
 			 * effects_conclude() has dealt with the effects: run the writes again */
 			tally_add(&committer->metrics.reruns, 1);
 		} else if (status == STATUS_LOCK_BUSY || status == STATUS_POISON) {
@@ -372,8 +372,8 @@ static void run_batch(struct committer *committer, size_t count, enum transactio
 	run(committer, committer->writes, count, mode);
 }
 
-/* Runs the commands of `list` in batches of at most the weight batch_max. A heavier command gets a
- * batch of its own. */
+/* Runs the commands of `list` in batches whose total weight is at most batch_max. A command that is
+ * heavier than batch_max gets a batch of its own. */
 static void run_list(
 	struct committer *committer, struct command_list *list, enum transaction_mode mode)
 {

@@ -100,10 +100,9 @@ struct committer_config {
 		void *service, struct session *session, const struct write_batch *batch);
 
 	/*
-	 * Optional. Called before the committer answers these writes, which it could not or would
-	 * not run, with a failure. Their transactions changed nothing, or their outcome is unknown.
-	 * Undoes what prepare() did for them, so that an answer may say that nothing was changed.
-	 * Outside any transaction.
+	 * Optional. Called outside any transaction, before the committer answers `writes` with a
+	 * failure. Either these writes changed nothing or their outcome is unknown. Undoes what
+	 * prepare() did for these writes, so that their answers may say that nothing was changed.
 	 */
 	void (*failed)(void *service, const struct command_list *writes);
 

@@ -1,6 +1,6 @@
 /*
- * The metrics of one committer. Its thread updates them; any thread may read them to write the page
- * of metrics. Private to flow/.
+ * The metrics of one committer. The committer's thread updates them; any thread may read them to
+ * write the page of metrics. Private to flow/.
  */
 #ifndef QUIPU_FLOW_COMMITTER_METRICS_H
 #define QUIPU_FLOW_COMMITTER_METRICS_H

@@ -463,7 +463,7 @@ static void give_back(struct delivery *delivery)
 			sending->is_known = true;
 		}
 	}
-	exchange(delivery, 0); /* if this fails, other processes take over when the leases end */
+	exchange(delivery, 0); /* if this fails, the rows can be claimed when their leases end */
 }
 
 void delivery_stop(void *context)

@@ -14,25 +14,25 @@
 #define SETTLE_TRIES 3
 #define EFFECTS_ARENA_SIZE (64 * 1024)
 
-/* How many batches of writes the publisher may have at most: enough that one batch can be decided
- * while the bus confirms others, and few enough that a bus that hangs leaves few slots of send
- * quotas reserved for nothing. */
+/* The most batches of writes that the publisher should have: enough to decide one batch while the
+ * bus confirms others, but few, because each write that waits for a hanging bus occupies a slot of
+ * a send quota. */
 #define BATCHES_UNDER_WAY 4
 
 /*
  * While a round is under way, new writes wait until it ends. The transaction that records its
- * effects then runs the new writes as well. This is faster, because each transaction and each
- * publish has a fixed cost: on two cores, two smaller rounds side by side were slower than one
- * (docs/EXPERIMENTS.md). But if a round is still under way PATIENCE_NS after the publisher got its
- * last writes, the bus is slow or hangs. New writes then no longer wait, so that sends over their
- * limit are refused soon.
+ * effects then runs the new writes as well. This saves the fixed cost of a transaction and of a
+ * publish: on two cores, two smaller rounds side by side were no faster than one over 64
+ * connections, and slower over 256 (docs/EXPERIMENTS.md). But if a round is still under way
+ * PATIENCE_NS after the publisher got its last writes, the bus is slow or hangs. New writes then no
+ * longer wait, so that sends over their limit are refused soon.
  */
 #define PATIENCE_NS (40 * NS_PER_MS)
 
 struct effects {
 	struct committer_config config;
 	struct publisher *publisher; /* NULL if the service has nothing to publish */
-	/* memory for the current attempt to record, or for perform() */
+	/* memory for perform(), or for the current attempt to record effects */
 	struct arena arena;
 	struct command_list added;
 	struct command_list ended;

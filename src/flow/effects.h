@@ -44,9 +44,9 @@ void effects_free(struct effects *effects);
 bool effects_wants(const struct effects *effects, const struct write *write);
 
 /*
- * The publisher carries out the effects of some writes: see effects_wants(). Returns how many of
- * these writes may run now. If it returns 0, call it again when effects have ended, or at monotonic
- * time `*until_ns` if that is not INT64_MAX.
+ * Returns how many writes that need the publisher (see effects_wants()) may run now. If it returns
+ * 0, call it again when effects have ended, or at monotonic time `*until_ns` if that is not
+ * INT64_MAX.
  */
 size_t effects_room(struct effects *effects, int64_t *until_ns);
 

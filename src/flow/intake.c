@@ -5,8 +5,8 @@
  * the store does not answer, nothing is fetched, because every failed delivery brings a message
  * closer to the bus's limit on deliveries.
  *
- * Invariant: a message is acknowledged only after a transaction has committed in which it was
- * applied, recognised as a repeat, or found to be poison.
+ * Invariant: a message is acknowledged only after the COMMIT of the transaction in which it was
+ * applied, recognised as a repeat, or treated as poison.
  */
 #include "flow/intake.h"
 

@@ -45,8 +45,8 @@ enum status keyed_writes_replay(
 enum status keyed_writes_claim(
 	const struct keyed_writes *keyed, struct session *session, const struct write_batch *batch);
 
-/* Stores the answers of keyed->fresh under their Idempotency-Keys for `ttl_us`. The answers of
- * writes with an effect are stored as pending. */
+/* Stores those answers of keyed->fresh for which write_answer_is_kept() returns true, under their
+ * Idempotency-Keys and for `ttl_us`. The answers of writes with an effect are stored as pending. */
 enum status keyed_writes_keep(const struct keyed_writes *keyed, struct session *session,
 	const struct write_batch *batch, int64_t ttl_us);
 

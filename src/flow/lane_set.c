@@ -1,8 +1,8 @@
 /*
  * Builds the lanes of a service from one table of callbacks. Each committer and the reader have a
  * session of their own, because a session belongs to one thread. The lanes stay in memory after
- * their threads have ended, until lane_set_free(). A loop may still submit commands while the
- * program drains: the closed lane refuses them.
+ * their threads have ended, until lane_set_free(), because a loop may still submit commands while
+ * the program drains. The closed lanes refuse these commands.
  */
 #include "flow/lane_set.h"
 

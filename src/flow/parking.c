@@ -226,8 +226,9 @@ static struct parked_key **find_first_due(struct parking *parking)
 	return first;
 }
 
-/* The key that has been due longest goes first. Otherwise lighter keys in the buckets before it
- * could leave no room for a heavy key every time, until the deadlines of its commands pass. */
+/* Takes the key that has been due longest before all other keys. Otherwise lighter keys in earlier
+ * buckets could use up `max` each time, and a heavy key would wait until the deadlines of its
+ * commands pass. */
 void parking_take_due(struct parking *parking, struct command_list *out, size_t max, int64_t now_ns)
 {
 	struct parked_key **first;

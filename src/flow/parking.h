@@ -13,7 +13,7 @@
 struct parking;
 
 /* `retry_ns` is the average time after which the commands of a key are due. For each key, the time
- * is chosen at random between a half and one and a half times `retry_ns`. */
+ * is chosen at random, from 0.5 to 1.5 times `retry_ns`. */
 struct parking *parking_new(int64_t retry_ns);
 
 /* The parking must be empty. */
@@ -43,8 +43,8 @@ int64_t parking_next_ns(const struct parking *parking);
 void parking_take_expired(struct parking *parking, struct command_list *out, int64_t now_ns);
 
 /* Moves commands of due keys to `out`, up to a total weight of `max` in `out`. All commands of a
- * key move together. If `out` is empty, those of the key that has been due longest move even if
- * they are heavier than `max`. */
+ * key move together. If `out` is empty, the commands of the key that has been due longest move even
+ * if they are heavier than `max`. */
 void parking_take_due(
 	struct parking *parking, struct command_list *out, size_t max, int64_t now_ns);
 

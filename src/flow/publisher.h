@@ -41,7 +41,8 @@ struct publish_ops {
 	void (*look)(void *service, const struct write_batch *round);
 
 	/* Required if publish() leaves effects under way. collect() blocks until more effects have
-	 * ended, their deadline has passed, or wake() is called. Any thread may call wake(). */
+	 * ended, the deadline of an effect has passed, or wake() is called. Any thread may call
+	 * wake(). */
 	void (*collect)(void *service);
 	void (*wake)(void *service);
 };

@@ -23,8 +23,8 @@
 
 /*
  * The large reads that were chosen for the next batch so far: the memory that their answers may
- * take, and their users, as a set of bits that the hash of the key indexes. Two users who share a
- * bit (one pair in 65,536) take turns as if they were one user.
+ * take, and their users, as a bitmap indexed by the hash of the command's key. Two users who share
+ * a bit (one pair in 65,536) take turns as if they were one user.
  */
 #define USER_BITS 65536
 struct round {
@@ -149,7 +149,7 @@ static size_t choose(struct reader *reader, struct command_list *answered)
 	struct command *command;
 	size_t count = 0;
 
-	if (round->bytes > 0) /* most batches have no large read, and leave the set empty */
+	if (round->bytes > 0) /* most batches have no large read, so `round` is still clear */
 		*round = (struct round){0};
 	while ((command = command_list_pop(&reader->waiting))) {
 		if (is_late(reader, command)) {

@@ -26,7 +26,7 @@ enum transaction_mode transaction_plan(
 /*
  * First calls decide() of each write that has a decide() of its own. Then the service decides the
  * other writes and records the effects of earlier batches with them. If there are no other writes,
- * it only records the effects.
+ * the service only records the effects.
  */
 static enum status decide_open(
 	const struct committer_config *config, const struct write_batch *batch)

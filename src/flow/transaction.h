@@ -10,8 +10,8 @@
 
 /*
  * Returns the mode in which to run the batch: TRANSACTION_SINGLE if one statement can apply the
- * whole batch and that saves a round trip, otherwise batch->mode. If a single statement has skipped
- * one of the writes before, returns batch->mode, because the row of that write has to be read.
+ * whole batch and that saves a round trip, otherwise batch->mode. Also returns batch->mode if an
+ * earlier single statement skipped one of the writes, because the row of that write has to be read.
  */
 enum transaction_mode transaction_plan(
 	const struct committer_config *config, const struct write_batch *batch);

@@ -70,7 +70,7 @@ struct write_batch {
 	enum transaction_mode mode;
 	struct arena *arena; /* reset before the next attempt */
 
-	/* Writes of earlier batches whose effects this transaction records, too; NULL if there are
+	/* Writes of earlier batches whose effects this transaction also records; NULL if there are
 	 * none. decide() must record these effects as settle() does. */
 	const struct write_batch *ended;
 };

@@ -1,7 +1,7 @@
 /*
- * Decides about a request as soon as its head is complete. Are its HTTP version and its headers
- * Host and Expect valid? Is it meant for this server? Which route serves it, may the caller use
- * that route, and does the route accept the parameters of the query? A refusal becomes the
+ * Decides whether to serve a request, as soon as its head is complete. Are its HTTP version and its
+ * headers Host and Expect valid? Is it meant for this server? Which route serves it, may the caller
+ * use that route, and does the route accept the parameters of the query? A refusal becomes the
  * request's answer. The connection then discards the body and stays usable, with two exceptions: it
  * ends after a refused token and, in HTTP/1.1, if the client waits for 100 Continue.
  */
@@ -16,10 +16,10 @@ struct admission {
 	const struct router *router;
 	struct guard *guard; /* NULL if everyone who reaches the server is trusted */
 	/*
-	 * Set if the server listens on loopback without API keys. It then trusts services because
-	 * they can reach it, but every web page in the user's browser can reach it too. So Host
-	 * must be a loopback name (or one of `allowed_hosts`), and changes must not come from a
-	 * foreign page.
+	 * Set if the server listens on loopback without API keys. The server then trusts everyone
+	 * who can reach it, but every web page in the user's browser can reach it too. So Host must
+	 * be a loopback name (or one of `allowed_hosts`), and changes must not come from a foreign
+	 * page.
 	 */
 	bool guard_browser;
 	struct slice allowed_hosts; /* separated by commas */

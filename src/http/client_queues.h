@@ -8,9 +8,10 @@
  *   sends   the client has to send the rest of a request
  *   reads   the client has to read its answers
  *
- * Under pressure, the connection that has kept us waiting longest is closed: attackers do nothing
- * for as long as they can, while other clients are done in milliseconds. A connection is in no
- * queue while its requests are being served, or while it carries a stream whose client reads.
+ * When there are too many connections or memory runs short, the connection that has kept us waiting
+ * longest is closed: attackers do nothing for as long as they can, while other clients are done in
+ * milliseconds. A connection is in no queue while its requests are being served, or while it
+ * carries a stream whose client reads.
  *
  * Private to http/; used only on the loop's thread.
  */

@@ -220,7 +220,7 @@ static void answer_in_the_clear(struct connection *connection)
 		"Content-Length: 143\r\nConnection: close\r\n\r\n" NO_TLS_BODY;
 	uv_buf_t part = uv_buf_init((char *)(uintptr_t)text, sizeof(text) - 1);
 
-	_Static_assert(sizeof(NO_TLS_BODY) - 1 == 143, "the Content-Length above");
+	_Static_assert(sizeof(NO_TLS_BODY) - 1 == 143, "the Content-Length above must match");
 	tls_session_free(connection->tls);
 	connection->tls = NULL;
 	connection->last_request_seen = true;
@@ -354,8 +354,8 @@ static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer)
 		return;
 	keep_input(connection);
 	note_turn(connection);
-	/* If the buffer is full, there is more to read. If the connection did not rest then, libuv
-	 * would read up to 32 times in a row before it polls the other connections. */
+	/* If the input fills the buffer, there may be more to read. If the connection did not rest,
+	 * libuv would read up to 32 times in a row before it polls the other connections. */
 	if (len == READ_BUFFER_SIZE && !connection->is_resting)
 		worker_rest(connection->worker, connection);
 	set_reading(connection);
@@ -375,8 +375,8 @@ static void on_closed(uv_handle_t *handle)
 	free(connection);
 }
 
-/* Sends close_notify, which tells a TLS client that it has received everything. Does not wait if
- * the socket is full: such a client is not reading anyway. */
+/* Sends close_notify, which tells a TLS client that it has received everything. Sends nothing if
+ * the socket is full, because the client is then not reading anyway. */
 static void send_close_notify(struct connection *connection)
 {
 	size_t len;

@@ -1,5 +1,5 @@
 /*
- * Implements HTTP/1.1 on one connection. A pump (connection.c) calls advance() repeatedly, which
+ * Implements HTTP/1.1 on one connection. A pump (connection.c) repeatedly calls advance(), which
  * writes the answers that are ready, starts the request that waits and parses the next request. So
  * the order of requests and answers is decided in one place.
  *
@@ -39,8 +39,9 @@ static bool may_start(const struct connection *connection, const struct request 
 		return false;
 	if (!http1->first)
 		return true;
-	/* Checking the last request is enough: nothing starts behind a change or a large read. A
-	 * read that turned out to be large after others had started waits; see defers(). */
+	/* Checking the last request is enough: nothing starts behind a change or a large read. If
+	 * a read turns out to be large after later requests have started, defers() makes the read
+	 * wait for all earlier answers. */
 	return request->safe && http1->last->safe && !http1->last->is_large &&
 	       http1->queued < PIPELINE_MAX && !worker_is_full(connection->worker);
 }
@@ -259,13 +260,13 @@ static void drain(struct connection *connection)
 
 static void answered(struct connection *connection, struct request *request)
 {
-	(void)request; /* whichever it is, the next pump writes answers in the order of requests */
+	(void)request; /* not needed: the next pump writes answers in the order of requests */
 	worker_mark_dirty(connection->worker, connection);
 }
 
-/* Returns true if `request` has to wait. A large answer is looked up only when the answers before
- * it were written. Otherwise many reads that turn out to be large after they have started would
- * keep their answers in memory while they wait for each other. */
+/* Returns true if `request` has to wait. A large answer is looked up only after all earlier answers
+ * were written. Otherwise many reads that turn out to be large after they have started would keep
+ * their answers in memory while they wait for each other. */
 static bool defers(struct connection *connection, struct request *request)
 {
 	return connection->http1.first != request || connection_is_backed_up(connection);

@@ -6,7 +6,7 @@
  *   reading    bytes go to the parser; a complete request becomes `held`
  *   held       a complete request waits to start: a change waits until all earlier requests of
  *              this connection are answered, and a request behind a change or a large read waits
- *              for that one. Nothing is read meanwhile.
+ *              until that change or read is answered. Nothing is read meanwhile.
  *   queue      requests that have started, in order; answers are sent only from the front
  *   streaming  the last answer is a stream, which goes on; see stream.h
  */

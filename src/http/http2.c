@@ -346,8 +346,8 @@ static void answered(struct connection *connection, struct request *request)
 	worker_mark_dirty(connection->worker, connection);
 }
 
-/* Returns true if `request` has to wait. Only one large answer is looked up at a time: with 256 at
- * once, one client would take the memory of 256 clients. */
+/* Returns true if `request` has to wait. Only one large answer of a connection is looked up at a
+ * time. Otherwise one client could occupy the memory of --h2-streams large answers. */
 static bool defers(struct connection *connection, struct request *request)
 {
 	struct http2 *http2 = connection->http2;

@@ -119,7 +119,6 @@ static int on_data_frame(nghttp2_session *session, nghttp2_frame *frame, const u
 	exchange->rest = slice_make(exchange->rest.data + len, exchange->rest.len - len);
 	if (exchange->rest.len == 0 || len >= DATA_FULL)
 		http2_earn(http2, CREDIT_DATA);
-	http2->parts->has_answers = true;
 	if (exchange->stream)
 		exchange->since_ns = now_ns(http2);
 	else
@@ -140,6 +139,7 @@ static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *c
 		http2->has_reset = true;
 	if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA)
 		return 0;
+	http2->parts->has_answers = true; /* not every answer has a body, and so a DATA frame */
 	if (!(frame->hd.flags & NGHTTP2_FLAG_END_STREAM))
 		return 0;
 	exchange = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);

@@ -1,7 +1,7 @@
 /*
- * Subscriptions are kept on two levels. Publishers use entries and branches, under the hub's lock;
- * the list of subscribers in a branch belongs to the branch's loop alone. So a loop holds no lock
- * while it offers a value to thousands of streams, and a publisher never waits for a loop.
+ * Subscriptions are kept on two levels. hub_publish() uses entries and branches, under the hub's
+ * lock; the list of subscribers in a branch belongs to the branch's loop alone. So a loop holds no
+ * lock while it offers a value to thousands of streams, and hub_publish() does not wait for loops.
  *
  *   entry    a key that has streams, with its newest value
  *   branch   the streams of an entry on one loop
@@ -292,8 +292,8 @@ static void post_outlet(struct outlet *outlet)
 	outlet->is_posted = true;
 }
 
-/* Counts a stream that a user's token has opened. If the user has too many streams, the oldest must
- * make room: it is put on a list of its loop, which closes it. */
+/* Counts a stream that a user's token has opened. If the user has too many streams, puts the oldest
+ * on the list `giving_way` of that stream's loop, which then closes it. */
 static void count_user_stream(struct hub *hub, struct subscriber *subscriber)
 {
 	struct seniority *users = &subscriber->branch->entry->users;
@@ -441,7 +441,7 @@ static void run_outlet(struct loop_task *task)
 		stream_close(stream);
 }
 
-/* ---- publishers, any thread -------------------------------------------------------------- */
+/* ---- publishing, any thread -------------------------------------------------------------- */
 
 /* Adds the branch to its outlet's list of changed branches. The caller holds the hub's lock. */
 static void note_changed(struct branch *branch)

@@ -3,14 +3,13 @@
  * subscribes to one key (a user's id); a value published under a key reaches all streams of that
  * key, on all loops:
  *
- *   publisher, any thread   hub_publish() stores the value as the newest of its key, and posts one
- *                           task to each loop that has streams of that key
- *   loop                    the task offers the newest value of each changed key to the streams of
- *                           that key
+ *   any thread   hub_publish() stores the value as the newest of its key, and posts one task to
+ *                each loop that has streams of that key
+ *   loop         the task offers the newest value of each changed key to the streams of that key
  *
  * Values may be skipped, but never the last value: a newer value replaces a value that a loop has
  * not taken yet, so a loop wakes up once for everything published since it last woke up. Versions
- * never go back: the hub drops a version that is not above the newest, so publishers may call in
+ * never go back: the hub drops a version that is not above the newest, so threads may publish in
  * any order.
  *
  * Publishing to a key without streams costs one look-up, and the hub stores nothing.
@@ -32,7 +31,7 @@ struct hub;
  * user. Other callers are limited only by the server's own limits. */
 struct hub *hub_new(size_t streams_per_user);
 
-/* Call it after server_free(), and after the last publisher has ended. */
+/* Call it after server_free(), when no thread calls hub_publish() any more. */
 void hub_free(struct hub *hub);
 
 /*
@@ -49,7 +48,8 @@ struct stream *hub_subscribe(struct hub *hub, struct request *request, struct sl
 void hub_publish(struct hub *hub, struct slice key, int64_t version, struct slice data);
 
 /*
- * Returns whether `key` has streams now. If not, a publisher need not prepare a value. Thread-safe.
+ * Returns whether `key` has streams now. If not, there is no need to prepare a value for
+ * hub_publish(). Thread-safe.
  */
 bool hub_wants(struct hub *hub, struct slice key);
 

@@ -1,7 +1,7 @@
 /*
  * Implements the callbacks of llhttp. llhttp accepts some bytes that another server or proxy might
- * read as a different request, which is how request smuggling works. Such requests are refused:
- * folded headers, two spaces before the target, any transfer coding but "chunked".
+ * read as a different request, which is how request smuggling works. The callbacks refuse such
+ * bytes: folded headers, two spaces before the target, any transfer coding but "chunked".
  *
  * A callback refuses by setting `refusal` and returning HPE_USER; parser_feed() then makes the
  * refusal the answer of the request. HPE_PAUSED means either "request complete" or "the client

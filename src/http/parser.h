@@ -46,7 +46,7 @@ struct parser {
 	bool in_trailers;
 	const char *input; /* the input of the current parser_feed() */
 	bool skips_method; /* the next bytes belong to a method that llhttp does not know */
-	bool has_stand_in; /* llhttp got a known method instead; see feed_stand_in() */
+	bool has_stand_in; /* llhttp got another method instead of the unknown one */
 	size_t skipped;    /* how many bytes of the unknown method were skipped */
 	char tail[2];      /* the last two bytes of the input before the current input */
 };
@@ -66,8 +66,8 @@ enum parse_event parser_feed(struct parser *parser, struct slice *input);
  * the request that this event is about; otherwise it is the request that is still being read. */
 struct request *parser_take(struct parser *parser);
 
-/* Answers the request that is being read with 408 and returns the request. Nothing can be parsed
- * afterwards. */
+/* Sets the answer 408 for the request that is being read, and returns the request. Nothing can be
+ * parsed afterwards. */
 struct request *parser_time_out(struct parser *parser);
 
 #endif

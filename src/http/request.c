@@ -1,7 +1,6 @@
 /*
- * A request stands between its connection and its command. A request waits for at most one command
- * at a time. If the client leaves meanwhile, the request loses its connection, waits for the
- * command to come back, and is freed without an answer.
+ * A request waits for at most one command at a time. If the client leaves meanwhile, the request
+ * loses its connection, waits for the command to come back, and is freed without an answer.
  *
  * request_charge() charges the memory of a request to its connection. Because the arena grows,
  * request_count_bytes() charges the growth later. Requests are pooled per worker together with the
@@ -89,7 +88,8 @@ static void log_failure(const struct request *request)
 	};
 
 	log_line_with(LOG_ERROR, "http", fields, 4,
-		"a request failed with 500: a bug, or a store that was changed by hand");
+		"a request failed with 500; the cause is a bug or a store that was changed by "
+		"hand");
 }
 
 static void log_request(const struct request *request, int64_t duration_ns)

@@ -52,7 +52,7 @@ struct request {
 	struct slice traceparent;
 	int64_t started_ns;
 	int64_t deadline_ns;
-	size_t queued_bytes;     /* the memory charged to its connection for this request */
+	size_t queued_bytes;     /* the memory charged to the connection for this request */
 	struct command *command; /* the command that the request waits for, or NULL */
 	/* if the protocol has deferred the command, its lane; otherwise NULL */
 	struct lane *lane;

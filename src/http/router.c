@@ -1,8 +1,8 @@
 /*
  * The router searches a list of a few dozen routes linearly. Most routes are rejected at once
- * because their number of segments differs. A list also keeps the order in which `quipu routes` and
- * the metrics show the routes. Each entry of the list also holds the tallies of its route's
- * answers, so counting needs no look-up.
+ * because their number of segments differs. `quipu routes` and the metrics show the routes in the
+ * order of the list. Each entry of the list also holds the tallies of its route's answers, so
+ * counting needs no look-up.
  */
 #include "http/router.h"
 

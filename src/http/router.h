@@ -13,8 +13,8 @@
 
 #define BODY_MAX_DEFAULT (64 * 1024)
 
-/* How many tallies of answers each route has: one for each listed HTTP status, and one, "other",
- * for the remaining statuses. */
+/* How many tallies of answers each route has: one for each HTTP status listed in router.c, and one,
+ * "other", for all other statuses. */
 #define ROUTE_CODES 24
 
 struct route {

@@ -44,7 +44,7 @@ struct server {
 	/* used only by the loop of the first worker, like the next two members */
 	uv_poll_t acceptor;
 	atomic_bool accepting;        /* other threads may read this member */
-	bool acceptor_paused;         /* true while file descriptors are used up */
+	bool acceptor_paused;         /* true while file descriptors or memory are used up */
 	struct tally waiting_sockets; /* accepted sockets for which there is no room yet */
 	struct tally refused_connections;
 };
@@ -553,7 +553,8 @@ void server_collect(void *context, struct buffer *page)
 	metrics_family(page, "quipu_http_connections", "gauge", "Open client connections.");
 	metrics_sample(page, "quipu_http_connections", "", (int64_t)connection_total(server));
 	metrics_family(page, "quipu_http_connections_refused_total", "counter",
-		"Connections refused above --max-connections because no open one could be closed.");
+		"Connections refused above --max-connections because no open connection could be "
+		"closed.");
 	metrics_sample(page, "quipu_http_connections_refused_total", "",
 		tally_read(&server->refused_connections));
 	collect_protocols(server, page);

@@ -16,9 +16,9 @@ bool server_take_stream(struct server *server, size_t most);
 void server_return_stream(struct server *server);
 
 /*
- * Accepts connections again if the server had to pause because it ran out of file descriptors.
- * Every worker calls this on its loop with each sweep, but only the call on the accepting loop has
- * an effect.
+ * Accepts connections again if the server had to pause because it ran out of file descriptors or
+ * memory. Every worker calls this on its loop with each sweep, but only the call on the accepting
+ * loop has an effect.
  */
 void server_resume_accepting(struct server *server, const struct http_worker *worker);
 

@@ -47,12 +47,12 @@ struct stream_owner {
  * sent yet, so that the handler can subscribe to changes before it looks up the current value, and
  * can still refuse the request with request_answer().
  *
- * The client already knows the values up to the request's Last-Event-ID, so they are never sent.
- * This relies on ids that only grow: a client whose Last-Event-ID is ahead of the value receives
- * nothing until the value's id has passed it.
+ * The client already knows the values up to the request's Last-Event-ID, so these values are never
+ * sent. This relies on ids that only grow: a client whose Last-Event-ID is above the value's id
+ * receives nothing until the value's id exceeds that Last-Event-ID.
  *
- * Returns NULL if it has answered the request itself: for HEAD, or if there are too many streams
- * (OVERLOADED).
+ * For HEAD, or if there are too many streams (OVERLOADED), answers the request at once and returns
+ * NULL.
  */
 struct stream *stream_prepare(struct request *request, struct stream_owner owner);
 

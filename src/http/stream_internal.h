@@ -1,6 +1,6 @@
 /*
- * Declares what protocols use of a stream. Private to http/: only the protocols, request.c,
- * stream.c and worker.c include it.
+ * Declares the parts of a stream that protocols use. Private to http/: only the protocols,
+ * request.c, stream.c and worker.c include this header.
  */
 #ifndef QUIPU_HTTP_STREAM_INTERNAL_H
 #define QUIPU_HTTP_STREAM_INTERNAL_H

@@ -87,8 +87,8 @@ void tls_session_end(struct tls_session *session);
 /* Gives up a handshake that took too long: the session becomes broken. */
 void tls_session_time_out(struct tls_session *session);
 
-/* Returns the bytes that must be sent to the socket, which the caller frees, and sets `*len`.
- * Returns NULL if there are no bytes to send. */
+/* Returns the bytes that must be sent to the socket, and sets `*len` to their number. The caller
+ * frees the bytes. Returns NULL if there are no bytes to send. */
 char *tls_session_take_output(struct tls_session *session, size_t *len);
 
 #endif

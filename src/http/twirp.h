@@ -7,9 +7,9 @@
  * {"code":"not_found","msg":"…","meta":{"reason":"POT_NOT_FOUND"}}.
  *
  *   refusal                                      code                 HTTP
- *   unknown method, no POST, other Content-Type  bad_route            404
+ *   unknown method or Content-Type, not POST     bad_route            404
  *   a body or request that cannot be parsed      malformed            400
- *   invalid fields (meta.argument: the first)    invalid_argument     400
+ *   invalid fields (meta.argument is the first)  invalid_argument     400
  *   any other status of base/status.h            by its HTTP status:
  *     401, 403, 404                              unauthenticated, permission_denied, not_found
  *     408, 412, 429                              deadline_exceeded, failed_precondition,

@@ -24,7 +24,7 @@ struct http_worker {
 	const struct admission *admission;
 	struct tls_context *tls; /* NULL if clients speak plain HTTP */
 	struct loop *loop;
-	uv_timer_t sweep;
+	uv_timer_t sweep;          /* every SWEEP_MS; checks the deadlines of all connections */
 	uv_prepare_t before_sleep; /* pumps dirty connections before the loop sleeps */
 	size_t client_bytes_max;   /* this worker's share of --client-bytes */
 
@@ -107,9 +107,9 @@ bool worker_is_full(const struct http_worker *worker);
 void worker_free_memory(struct http_worker *worker);
 
 /*
- * Takes room for one more stream of the whole server, and returns whether there was any. The last
- * eighth of --max-connections is reserved for requests, because streams may stay open for ever.
- * worker_return_stream() gives the room back.
+ * Counts one more open stream of the whole server and returns true, or returns false if there are
+ * too many. An eighth of --max-connections is reserved for requests, because streams may stay open
+ * for ever. Call worker_return_stream() when the stream ends.
  */
 bool worker_take_stream(struct http_worker *worker);
 void worker_return_stream(struct http_worker *worker);

@@ -3,8 +3,8 @@
  * same bytes.
  *
  * Fingerprints of version 1 were digests of the raw request. A record's `typed` points to the raw
- * parts of the request. From these, a store computes a fingerprint of version 1, but only when it
- * finds a record that has one.
+ * parts of the request. From these parts, a store computes a fingerprint of version 1, but only if
+ * the stored record has a fingerprint of that version.
  */
 #include "inbound/fingerprint.h"
 

@@ -52,8 +52,8 @@ struct bus_message {
 	struct slice value;
 
 	/* publish(), begin() and collect() set `fate`. They set `is_untried` to true if the message
-	 * is NOT_PERSISTED because it could not be given to the engine in time. They may leave it
-	 * unchanged otherwise, so the caller sets it to false before it publishes the message. */
+	 * is NOT_PERSISTED because it could not be given to the engine in time. Otherwise they may
+	 * leave `is_untried` unchanged, so the caller must set it to false before publishing. */
 	enum bus_fate fate;
 	bool is_untried;
 };
@@ -100,8 +100,8 @@ struct bus_channel {
 	/*
 	 * The groups that are known in advance, whichever process they run in. A group that is not
 	 * listed here subscribes to all subjects. On engines that keep messages separately for each
-	 * group (RabbitMQ) such a group receives only messages published after its first consumer
-	 * was opened.
+	 * group (RabbitMQ), an unlisted group receives only messages published after its first
+	 * consumer was opened.
 	 */
 	const struct bus_group *groups;
 	size_t group_count;
@@ -140,9 +140,9 @@ struct producer_ops {
 	 *
 	 * collect() blocks until more fates are decided, wake() is called, or the earliest
 	 * `until_ns` of the begin() calls under way has come. When that time has come, collect()
-	 * gives up all messages under way, also those of later calls, and decides their fates,
-	 * because one message that hangs holds up all later ones. collect() may return later than
-	 * that time, by as much as publish().
+	 * gives up all messages under way, including those of later begin() calls, and decides
+	 * their fates, because one message that hangs holds up all later ones. collect() may return
+	 * later than that time, by as much as publish().
 	 *
 	 * wake() makes a waiting collect() return early. If no collect() is waiting, the next
 	 * collect() returns early. Thread-safe; never blocks.

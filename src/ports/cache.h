@@ -51,7 +51,7 @@ struct cached_limit {
 /*
  * A user's counter in the cache, kept for 5 minutes. counter:<userId>:UnreadMessages holds
  * {"count","version","lastUpdated"}; counters:<userId>, the list of all the user's counters, holds
- * an array of such objects, whose first member is "type". Count and version are not negative and
+ * an array of objects with "type" and these three members. Count and version are not negative and
  * stay below 10^15. Version 0 means that the user has no counter; this is cached as well.
  *
  * A user has one lease (counter:<userId>:UnreadMessages:lease, 10 s) for the counter and the list

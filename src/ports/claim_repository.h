@@ -106,7 +106,7 @@ struct claim_repository_ops {
 		struct session *session, const struct claim_terms *terms, struct claim *claims,
 		size_t count);
 
-	/* Counts the rows in each state. Must be called outside a transaction. */
+	/* Fills in all members of `stats`. Must be called outside a transaction. */
 	QP_MUST_CHECK enum status (*count)(const struct claim_repository *repository,
 		struct session *session, struct claim_stats *stats);
 

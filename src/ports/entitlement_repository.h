@@ -37,7 +37,7 @@ struct entitlement_row {
 
 /* The kinds of sources. MIGRATED stands for an unknown origin: the entitlement is older than the
  * table of sources, and its audit lines were already deleted when that table was created. The id of
- * such a source is also "migrated". */
+ * a MIGRATED source is also "migrated". */
 #define ENTITLEMENT_PURCHASE "purchase"
 #define ENTITLEMENT_REASON "reason"
 #define ENTITLEMENT_MIGRATED "migrated"

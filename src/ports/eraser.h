@@ -5,8 +5,9 @@
  * so a new table has to be added only to the eraser of its service.
  *
  * Rows that also belong to other users stay, with a pseudonym instead of the person's id and
- * without text, so that the numbers of other users do not change. Rows that only serve to recognise
- * repeated messages stay as they are. Otherwise a redelivered message would bring the person back.
+ * without text, so that the unread messages of other users are still counted correctly. Rows that
+ * only serve to recognise repeated messages stay too, because otherwise a redelivered message would
+ * create new rows about the person.
  */
 #ifndef QUIPU_PORTS_ERASER_H
 #define QUIPU_PORTS_ERASER_H

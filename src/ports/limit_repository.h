@@ -48,8 +48,8 @@ struct limit_repository_ops {
 
 	/*
 	 * Writes every field of the rows. The caller has locked the rows whose `exists` is true;
-	 * the other rows are inserted. Returns RERUN if another session inserted one of them first.
-	 * Must be called in a transaction.
+	 * the other rows are inserted. Returns RERUN if another session has inserted one of these
+	 * other rows first. Must be called in a transaction.
 	 */
 	QP_MUST_CHECK enum status (*put)(const struct limit_repository *repository,
 		struct session *session, const struct limit_row *rows, size_t count);
@@ -64,7 +64,7 @@ struct limit_repository_ops {
 	QP_MUST_CHECK enum status (*settle)(const struct limit_repository *repository,
 		struct session *session, const struct limit_settlement *settlements, size_t count);
 
-	/* Deletes up to `limit` rows that are idle, as `idle` defines it, in a transaction of its
+	/* Deletes up to `limit` rows that are idle (see struct limit_idle), in a transaction of its
 	 * own. */
 	QP_MUST_CHECK enum status (*sweep)(const struct limit_repository *repository,
 		struct session *session, const struct limit_idle *idle, size_t limit,

@@ -21,8 +21,8 @@ struct sent_repository_ops {
 	QP_MUST_CHECK enum status (*find)(const struct sent_repository *repository,
 		struct session *session, struct sent_message *messages, size_t count);
 
-	/* Deletes up to `limit` messages that were sent more than `age_us` ago, in a transaction of
-	 * its own. */
+	/* Deletes up to `limit` messages that were sent, or whose user was erased, more than
+	 * `age_us` ago. Runs in a transaction of its own. */
 	QP_MUST_CHECK enum status (*sweep)(const struct sent_repository *repository,
 		struct session *session, int64_t age_us, size_t limit, size_t *deleted);
 };

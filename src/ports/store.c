@@ -6,7 +6,8 @@ bool idempotency_is_same(const struct idempotency_record *record, struct slice s
 {
 	unsigned char first[SHA256_SIZE];
 
-	_Static_assert(FINGERPRINT_SIZE_1 == SHA256_SIZE, "the first version is only a digest");
+	_Static_assert(FINGERPRINT_SIZE_1 == SHA256_SIZE,
+		"a fingerprint of the first version is a SHA-256");
 	if (stored.len != FINGERPRINT_SIZE_1)
 		return slice_equal(stored, slice_make(record->fingerprint, FINGERPRINT_SIZE));
 	digest_parts(record->typed, 3, first);

@@ -33,7 +33,7 @@
 /* What a transaction does about rows that other sessions have locked. */
 enum transaction_mode {
 	TRANSACTION_WAIT, /* waits for a short time, then fails with LOCK_BUSY */
-	TRANSACTION_SKIP, /* reports such rows as busy and never waits */
+	TRANSACTION_SKIP, /* reports locked rows as busy instead of waiting for them */
 
 	/*
 	 * Like WAIT, but the transaction consists of a single verb. The verb may commit by itself
@@ -76,7 +76,7 @@ struct idempotency_record {
 	 */
 	struct slice owner; /* empty if the record is not pending */
 	bool lease_is_over; /* set by idempotency_find */
-	struct slice note;  /* data that the service needs to resume the work */
+	struct slice note;  /* data that the service needs to repeat the effect */
 	bool was_ours;      /* set by idempotency_claim, idempotency_finish, idempotency_forget and
 			       idempotency_release: the call has changed the record */
 
@@ -93,11 +93,11 @@ bool idempotency_is_same(const struct idempotency_record *record, struct slice s
  */
 struct row_page {
 	struct slice user_id; /* whose rows to list; empty for lists of all users' rows */
-	struct slice
-		after[2]; /* the key's text columns; the second is empty if the key has only one */
-	/* the key's first column must not be below this value; only lists of counts use it */
+	/* the values of the key's text columns; the second is empty if there is only one column */
+	struct slice after[2];
+	/* The key's first column must not be below `from`, and must be below `until` unless `until`
+	 * is empty. Only lists of counts use these two members. */
 	struct slice from;
-	/* the key's first column must be below this value; empty if there is no upper bound */
 	struct slice until;
 	int64_t after_number; /* the value of the key's number column, if the key has one */
 	int64_t after_minor;  /* the value of the key's second number column, if it has two */
@@ -149,9 +149,9 @@ struct session_ops {
 		struct idempotency_record *records, size_t count);
 
 	/*
-	 * Stores records, which are sorted by scope and key, with their answers for `ttl_us`.
-	 * Returns RERUN if another transaction has stored one of the keys first. Must be called in
-	 * a transaction.
+	 * Stores records and their answers, which expire after `ttl_us`. Records are sorted by
+	 * scope and key. Returns RERUN if another transaction has stored one of the keys first.
+	 * Must be called in a transaction.
 	 */
 	QP_MUST_CHECK enum status (*idempotency_put)(struct session *session,
 		const struct idempotency_record *records, size_t count, int64_t ttl_us);

@@ -1,7 +1,7 @@
 /*
  * Reads messages from JSON: one recursive walk over a message's descriptor serves all message
- * types. The first value that does not fit ends the walk, and the error names the path to that
- * value, e.g. "coins[0].kind".
+ * types. The walk stops at the first value that its field does not allow, and the error names the
+ * path to that value, e.g. "coins[0].kind".
  */
 #include <google/protobuf/timestamp.pb-c.h>
 #include <math.h>
@@ -406,7 +406,7 @@ static bool read_list(struct reading *reading, const struct place *place,
 	return true;
 }
 
-/* If the field is a member of a oneof, records it as the member that the message has. Refuses a
+/* If the field is a member of a oneof, records in the message that this member is set. Refuses a
  * second member of the same oneof. */
 static bool choose_field(struct reading *reading, const struct place *place,
 	const ProtobufCFieldDescriptor *field, ProtobufCMessage *message)

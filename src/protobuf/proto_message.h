@@ -1,9 +1,9 @@
 /*
  * Reads and writes protobuf messages in both encodings of Twirp, binary and JSON, by walking
- * protobuf-c's descriptors. Supports all messages of a proto3 file, except those that use maps or
- * json_name (the descriptors do not describe them), contain themselves, or use well-known types
- * other than Timestamp. proto_check() detects the last two at start. All functions are pure and
- * thread-safe.
+ * protobuf-c's descriptors. Supports all messages of a proto3 file, except messages that use maps
+ * or json_name (the descriptors show neither), contain themselves, or use well-known types other
+ * than Timestamp. At start, proto_check() detects the last two of these exceptions. All functions
+ * are pure and thread-safe.
  */
 #ifndef QUIPU_PROTOBUF_PROTO_MESSAGE_H
 #define QUIPU_PROTOBUF_PROTO_MESSAGE_H
@@ -42,9 +42,9 @@ QP_MUST_CHECK ProtobufCMessage *proto_read(const ProtobufCMessageDescriptor *des
 	struct proto_error *error);
 
 /*
- * Returns the encoded `message`, allocated from `arena`. JSON has the fields' own names, includes
- * defaults, and writes enums by name and 64-bit integers as strings. Strings in the message must be
- * UTF-8.
+ * Returns the encoded `message`, allocated from `arena`. JSON uses the fields' own names, includes
+ * fields that have their default value, and writes enums by name and 64-bit integers as strings.
+ * Strings in the message must be UTF-8.
  */
 struct slice proto_write(
 	const ProtobufCMessage *message, enum proto_encoding encoding, struct arena *arena);

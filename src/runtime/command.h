@@ -30,7 +30,7 @@ struct command_type {
 #define LARGE_ANSWER 4096
 
 struct command {
-	struct loop_task task; /* carries the answer back; the creator sets `run` */
+	struct loop_task task; /* carries the answer back; the submitter sets `run` */
 	const struct command_type *type;
 	struct loop *loop;    /* the loop that sends the answer */
 	struct command *next; /* the next command in the list of the current owner */
@@ -47,8 +47,8 @@ struct command {
 	 * batch; 0 means 1 */
 	size_t weight;
 	int64_t deadline_ns; /* monotonic time after which the client no longer waits */
-	/* the most bytes that the answer can take; if these are at most LARGE_ANSWER, the answer is
-	 * small and no limit on large answers applies to it */
+	/* the most bytes that the answer can take; limits on large answers apply only if this is
+	 * more than LARGE_ANSWER */
 	size_t answer_max;
 	/* set by the loop; the lane's consumer checks it before it starts the command */
 	atomic_bool client_gone;
@@ -80,8 +80,8 @@ static inline size_t command_weight(const struct command *command)
 	return command->weight > 0 ? command->weight : 1;
 }
 
-/* Returns whether a queue or a batch of at most the weight `max`, which holds the weight `held`,
- * has room for `weight` more. A command that is heavier than `max` fits where it is alone. */
+/* Returns whether a queue or batch that holds the weight `held` and is limited to `max` has room
+ * for a command of this `weight`. An empty queue or batch has room for any command. */
 static inline bool weight_fits(size_t held, size_t weight, size_t max)
 {
 	return held == 0 || held + weight <= max;

@@ -17,9 +17,10 @@
 /*
  * The limit per key works without a table of keys. 16 bits of a key's hash form two groups of 8
  * bits. For each value of each group there is a struct share, which counts the waiting commands
- * whose hash has that value in that group. So a command is counted in two shares. It exceeds the
- * limit of its key only if both are full: a flooded key affects another key only if their hashes
- * agree in all 16 bits (one key in 65,536). Other bits of the hash choose the lane.
+ * whose hash has that value in that group. So a command is counted in two shares, and it exceeds
+ * the limit of its key only if both shares are full. A flooded key therefore affects another key
+ * only if their hashes agree in all 16 bits (one key in 65,536). Other bits of the hash choose the
+ * lane.
  */
 #define GROUPS 2
 #define GROUP_BITS 8
@@ -167,8 +168,8 @@ static void wait_for_work(struct lane *lane, int64_t until_ns)
 	lane->woken = false;
 }
 
-/* Returns whether a consumer that wants at most the weight `max`, and already has the weight
- * `taken`, may also take `command`. */
+/* Returns whether a consumer that may take a total weight of `max`, and has taken `taken` so far,
+ * may also take `command`, which may be NULL. */
 static bool fits(const struct command *command, size_t taken, size_t max)
 {
 	return command && taken < max && weight_fits(taken, command_weight(command), max);

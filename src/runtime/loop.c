@@ -17,10 +17,11 @@
 #include "base/arena.h"
 
 /*
- * Loops run at this nice value, a low priority. So when processors are scarce, work that was
- * already accepted goes first: the database on the same machine, relays and intakes finish their
- * batches before loops accept more. Threads that take from lanes also run at this priority: at a
- * higher priority they would preempt the loops at each request, and batches would be small.
+ * Loops run at this nice value, which is a low priority. So when processors are scarce, work that
+ * was already accepted runs first: the database on the same machine, relays and intakes finish
+ * their batches before loops accept more. Threads that take commands from lanes also run at this
+ * priority. At a higher priority they would preempt the loops at each request, and batches would be
+ * small.
  */
 #define LOOP_NICE 5
 

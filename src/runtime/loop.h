@@ -30,8 +30,8 @@ uv_loop_t *loop_uv(struct loop *loop);
  * `thread_name`. */
 void loop_start(struct loop *loop, const char *thread_name);
 
-/* Lowers the calling thread to the priority of a loop. Threads that take from lanes call it; loop.c
- * says why. */
+/* Lowers the calling thread to the priority of a loop. Threads that take commands from lanes call
+ * this function; loop.c says why. */
 void loop_lower_priority(void);
 
 /* Tasks run in the order in which they are posted. Thread-safe. */

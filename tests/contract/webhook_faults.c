@@ -183,8 +183,8 @@ static void nothing_can_be_smuggled_into_the_head(void **state)
 	webhook_assert_header(&request, "X-Evil", NULL);
 	webhook_assert_header(&request, "traceparent", NULL);
 	webhook_assert_fate(
-		fixture, "200.a\r\nX-Evil: 1", NOTICE_REFUSED, "its id cannot be sent in a header");
-	webhook_assert_fate(fixture, "", NOTICE_REFUSED, "its id cannot be sent in a header");
+		fixture, "200.a\r\nX-Evil: 1", NOTICE_REFUSED, "the id cannot be sent in a header");
+	webhook_assert_fate(fixture, "", NOTICE_REFUSED, "the id cannot be sent in a header");
 	assert_int_equal(hook_server_count(fixture->server), 1);
 	webhook_assert_fate(fixture, "200.b", NOTICE_SENT, "");
 }

@@ -99,9 +99,9 @@ MALFORMED = {
     f"u:{SECRET}@h:p/x": "the port must be a number",
     f"u:{SECRET}@h,h:65536/x": "the port must be a number",
     f"u:{SECRET}@h/x?port=0": "the port must be a number",
-    f"u:a/{SECRET}@h/x": "an @ too many",
-    f"u:1/{SECRET}@h/x": "an @ too many",
-    f"u:a@{SECRET}@h/x": "an @ too many",
+    f"u:a/{SECRET}@h/x": "one @ too many",
+    f"u:1/{SECRET}@h/x": "one @ too many",
+    f"u:a@{SECRET}@h/x": "one @ too many",
     f"u:{SECRET}@h/x?nonsense={SECRET}": "an option after the ?",
     f"u:{SECRET}@h/x?sslmode": "an option after the ?",
 }

@@ -15,9 +15,9 @@ struct erase_values {
 	struct slice user_id;   /* u: the person's id */
 	struct slice pseudonym; /* p: what replaces the person's id */
 	int64_t limit;          /* l: how many rows may be changed */
-	struct slice sender;    /* s: "senderId":"…" as in the events of dialogs */
-	struct slice nobody;    /* n: like `sender`, with the pseudonym */
-	struct slice field;     /* f: the encoded field user_id as in the events of entitlements */
+	struct slice sender;    /* s: the JSON member "senderId":"<id>" in events of dialogs */
+	struct slice nobody;    /* n: the same JSON member with the pseudonym */
+	struct slice field;     /* f: the field user_id as encoded in events of entitlements */
 };
 
 /* Computes the values, allocated from `arena`. */

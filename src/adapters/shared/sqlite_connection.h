@@ -21,11 +21,11 @@
 #define SQLITE_BUSY_TIMEOUT_MS 2000
 
 /*
- * The page cache of a connection grows until it is full, and then stays that size. A process with
+ * The page cache of a connection grows until it is full, and then keeps that size. A process with
  * all roles has ten connections that write (seven stores, three local buses) and about as many that
- * read, so their caches together reach 60 MB. With 16 MiB for each writer the process was twice as
- * large and no faster, because the kernel caches the pages that this cache lacks. If a transaction
- * changes more pages than fit, SQLite writes the rest to the WAL before the commit.
+ * read, so their caches together reach 60 MB. With 16 MiB for each writer, the process used twice
+ * as much memory and was no faster, because the kernel caches the pages that this cache lacks. If a
+ * transaction changes more pages than fit, SQLite writes the rest to the WAL before the commit.
  */
 #define SQLITE_WRITER_CACHE_KIB "4096"
 #define SQLITE_READER_CACHE_KIB "2048"

@@ -43,8 +43,8 @@ struct unread_verifier {
 void unread_verify_open(struct unread_verifier *verifier);
 void unread_verify_close(struct unread_verifier *verifier);
 
-/* Updates the cache and streams of repaired users. Called after each COMMIT of every committer of
- * the counters' lanes; returns at once on the threads of those that run no repairs. */
+/* Updates the cache and streams of repaired users. Called by every committer of the counters' lanes
+ * after each COMMIT; does nothing on the thread of a committer that runs no repairs. */
 void unread_verify_committed(struct unread_verifier *verifier);
 
 /*

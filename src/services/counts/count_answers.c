@@ -1,7 +1,7 @@
 /*
  * Renders the answers about counts. A refusal carries the state of the count that caused it, so
- * that the caller need not look it up. Each result of a batch is made from the answer to a single
- * request, so the two formats cannot diverge.
+ * that the caller need not look it up. The same functions render the results of a batch and the
+ * answers to single requests, so the two formats cannot diverge.
  */
 #include "services/counts/count_answers.h"
 

@@ -1,6 +1,6 @@
 /*
- * Deliberately simple: all rows are locked and nothing is folded. The steps of an atomic command
- * depend on each other (all or none), so the counts of a batch cannot be decided one by one.
+ * This file is deliberately simple: it locks all rows and folds nothing. The steps of an atomic
+ * command depend on each other (all or none), so a batch cannot be decided count by count.
  *
  * If an atomic command is refused, its steps are undone in memory before the next command runs.
  * Each row is written once, at the end, with its final state.

@@ -3,8 +3,8 @@
  * every command of the batch in memory, in order of arrival.
  *
  * A command with steps runs in the lane of its first item. Its other items may belong to other
- * lanes. To those lanes, it is like a command of another process: only row locks keep the two
- * apart, and both take the locks in the same order.
+ * lanes. For the commands of those lanes, it is like a command of another process: only row locks
+ * keep the commands apart, and all commands take row locks in the same order.
  */
 #ifndef QUIPU_SERVICES_COUNTS_BULK_H
 #define QUIPU_SERVICES_COUNTS_BULK_H

@@ -1,7 +1,7 @@
 /*
  * Checks the rows, and the stored answers to changes, creations and PUTs, page by page. Answers to
  * creations and PUTs are also compared with their counts. The counts are read after the answers, in
- * another snapshot. That is sound, because a change in between only makes a count newer.
+ * another snapshot. The comparison stays valid: a change in between only makes a count newer.
  */
 #include "services/counts/count_verify.h"
 
@@ -83,7 +83,7 @@ static void differ_in_answer(struct verify_page *page, const struct kept_answer 
 {
 	struct slice id = verify_idempotency_id(page, key);
 
-	verify_differ(page, id, "answer", "%.*s: such a request cannot get the stored answer",
+	verify_differ(page, id, "answer", "%.*s: its request cannot get the stored answer",
 		(int)id.len, id.data);
 }
 
@@ -142,7 +142,7 @@ static size_t rows_of(const struct kept_count *kept, size_t count, struct count_
 }
 
 /* Compares stored answers with the current counts. A count that was changed after the answers were
- * read is only newer, and a deleted count proves nothing. */
+ * read is only newer, and a count that does not exist may have been deleted since. */
 static enum status compare_with_counts(const struct counts *counts, struct session *session,
 	struct verify_page *page, const struct kept_count *kept, size_t count)
 {

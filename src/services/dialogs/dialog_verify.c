@@ -9,8 +9,8 @@
 #include "admin/verify_claims.h"
 #include "admin/verify_idempotency.h"
 
-/* The number of conversations whose last message one query reads. The number is small, because the
- * query also reads the texts of the messages, which may be long. */
+/* The number of conversations whose last messages are read together. The number is small, because
+ * the texts of these messages are read as well, and may be long. */
 #define MESSAGES_AT_ONCE 64
 
 static struct slice id_of(struct verify_page *page, const struct conversation_row *row)

@@ -3,7 +3,7 @@
  *
  *   dialog_batch    runs many commands in one transaction, with their events in the outbox
  *   dialog_lists    looks up lists of messages and conversations
- *   dialog_events   sets the channel, subject and key of events (their form is in events/)
+ *   dialog_events   sets the channel, subject and key of events (events/ defines their format)
  *   dialog_lanes    the callbacks through which lanes run batches
  *   dialog_routes   turns HTTP requests into commands and lookups
  *   dialog_verify   checks messages and conversations for `quipu verify`

@@ -32,8 +32,8 @@ struct answer entitlement_answer(struct arena *arena, const struct entitlement_r
 
 /* ---- refusals ---------------------------------------------------------------------------- */
 
-/* Says why a change was refused: because of the state of its source or, for a revoke, of the
- * entitlement. */
+/* Returns the reason why a change was refused, which is the state of its source or, for a revoke,
+ * the state of the entitlement. */
 static const char *conflict_detail(
 	const struct entitlement_refusal *refusal, const struct entitlement_row *row)
 {

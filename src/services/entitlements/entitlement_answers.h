@@ -10,7 +10,7 @@ struct answer entitlement_answer(struct arena *arena, const struct entitlement_r
 
 /* A change that the rules refused. */
 struct entitlement_refusal {
-	enum status status; /* what the function of entitlement_rules.h has returned */
+	enum status status; /* returned by a function of entitlement_rules.h */
 	bool is_grant;
 	const struct entitlement_row *row;
 	const struct entitlement_source *source; /* NULL for a revoke of all sources */

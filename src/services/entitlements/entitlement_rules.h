@@ -46,7 +46,7 @@ QP_MUST_CHECK enum status entitlement_revoke(struct entitlement_row *row,
 	struct entitlement_source *source, struct entitlement_source *migrated, int64_t now_us);
 
 /* Revokes the entitlement and ends all of its sources. Ends those in `sources`, which the caller
- * has read, immediately. Sets row->ends_sources, so that put() ends all others. */
+ * has read, immediately. Sets row->ends_sources, so that the repository's put() ends the others. */
 QP_MUST_CHECK enum status entitlement_revoke_all(struct entitlement_row *row,
 	struct entitlement_source *sources, size_t count, int64_t now_us);
 

@@ -10,7 +10,7 @@
 #include "admin/verify_idempotency.h"
 #include "events/entitlement_event.h"
 
-#define LINE_KEPT_US (28 * 24 * 3600 * 1000000LL) /* no month is shorter */
+#define LINE_KEPT_US (28 * 24 * 3600 * 1000000LL) /* lines are kept for at least a month */
 
 static struct slice id_of(struct verify_page *page, struct slice user_id, struct slice unit)
 {
@@ -47,8 +47,8 @@ static void compare_with_line(
 		facts->line_us != row->updated_us || facts->newest_version != row->version ||
 		facts->newest_step != row->step)
 		verify_differ(page, id, "audit-differs",
-			"%.*s: it is %s with version %lld, step %lld, but was %s with version "
-			"%lld, and the newest line has version %lld, step %lld",
+			"%.*s: it is %s with version %lld, step %lld, but the audit says %s with "
+			"version %lld, and the newest line has version %lld, step %lld",
 			(int)id.len, id.data, row->is_active ? "active" : "revoked",
 			(long long)row->version, (long long)row->step,
 			facts->line_is_active ? "granted" : "revoked",

@@ -2,7 +2,7 @@
  * The rate-limited notification gateway, specified by seed 001 (Gateway_API). Role `gateway`.
  *
  *   limit_rules      the decision of the limiter
- *   gateway_batch    reserve in one transaction, publish, settle in a second
+ *   gateway_batch    the steps of a send: reserve in a transaction, publish, settle in a second one
  *   gateway_decide   the first transaction: reserves
  *   gateway_publish  publishes messages while the lane runs its next batch
  *   gateway_lookup   reads limits

@@ -52,8 +52,8 @@ struct answer gateway_answer_forecast(
 struct answer gateway_answer_refused(
 	const struct gateway_command *command, const struct limit_view *limit);
 
-/* Returns a 503 for a message that the bus does not have. Its slot is given back, but not in the
- * cache, so the answer says so if the cache admitted the message. */
+/* Returns a 503 for a message that the bus does not have. Its slot is given back in the row, but
+ * not in the cache; if the cache granted the slot, the answer says that it stays used up. */
 struct answer gateway_answer_not_sent(const struct gateway_command *command);
 
 /* Returns a 503 for a message that the bus may have, and whose slot stays taken. */

@@ -68,7 +68,7 @@ static void refuse_without_bus(struct gateway_lane *lane, const struct write_bat
 void gateway_batch_prepare(
 	struct gateway_lane *lane, struct session *session, const struct write_batch *batch)
 {
-	/* Check the bus before the cache: a slot that the cache grants is never given back. */
+	/* Check the bus first, so that the cache counts no slots for sends that are refused. */
 	refuse_without_bus(lane, batch);
 	if (lane->cache)
 		gateway_cache_refuse(lane, session, batch);

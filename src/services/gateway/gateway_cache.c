@@ -256,9 +256,9 @@ void gateway_cache_note_stale(struct gateway_lane *lane, struct slice user_id)
 	lane->stale[lane->stale_count++] = arena_copy(&lane->stale_arena, user_id);
 }
 
-/* Deletes the copies at once, because processes that are not asked about these users again could
- * read them until their windows end. Slots that such a copy counts for failed publishes (R11.6) are
- * forgotten with it; the row still guards the limit. */
+/* Deletes the copies at once: the lane may not use the cache again for a long time, and meanwhile
+ * other processes could read the copies. A copy may also count slots of failed publishes, which the
+ * row has taken back; these slots become free with the copy. The row still guards the limit. */
 void gateway_cache_forget(struct gateway_lane *lane, const struct command_list *writes)
 {
 	for (struct command *command = writes->first; command; command = command->next) {
@@ -286,14 +286,14 @@ void gateway_cache_refuse(
 			continue;
 		groups[asked] = groups[i];
 		limits[asked].user_id = groups[i].key;
-		/* Takes no slots while the store is down: no send could be admitted, and copies
-		 * that granted slots for nothing are deleted. */
+		/* Take no slots while the store is down: no send could be admitted, and every copy
+		 * that had granted slots would have to be deleted. */
 		limits[asked++].wanted = is_up ? wanted : 0;
 	}
 	if (asked == 0 || !take(lane, session, batch->arena, limits, asked))
 		return;
 	for (size_t i = 0; i < asked; i++)
 		apply(lane, &groups[i], &limits[i]);
-	/* The next batch would be too late: other lanes could read the copies before it. */
+	/* Do not wait for the next batch: until then, other lanes could read the stale copies. */
 	drop_stale(lane);
 }

@@ -27,8 +27,8 @@ static void note_window(struct gateway_command *command)
 struct deciding {
 	struct gateway_lane *lane;
 	struct limit_row row;
-	/* true if the user has a row after the commands so far; row.exists tells whether the store
-	 * has it */
+	/* true if the user has a row after the commands that have run so far; row.exists is true if
+	 * the store has the row */
 	bool exists;
 	int64_t now_us;
 };

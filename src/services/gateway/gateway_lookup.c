@@ -47,7 +47,7 @@ static size_t wanted_rows(const struct read_batch *batch, struct limit_row *rows
 	return kept;
 }
 
-/* Returns the row as the next send will find it. */
+/* Returns the row. If its window has ended, sets current_count to 0, as the next send will do. */
 static struct limit_row as_of_now(
 	const struct gateway *gateway, struct limit_row row, int64_t now_us)
 {

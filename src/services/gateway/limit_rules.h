@@ -1,6 +1,6 @@
 /*
  * Decides whether the limit of a user admits messages. The decision depends only on the row, the
- * time and the number of messages. The Lua script of the cache grants by the same rule. Pure.
+ * time and the number of messages. Both caches repeat this rule, Redis in a Lua script. Pure.
  */
 #ifndef QUIPU_SERVICES_GATEWAY_LIMIT_RULES_H
 #define QUIPU_SERVICES_GATEWAY_LIMIT_RULES_H

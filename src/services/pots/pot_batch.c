@@ -1,7 +1,7 @@
 /*
  * The content of a pot changes only under the pot's lock: a token with an expiry time, stored in
- * the pot's row. The lock is for other programs, which respect it as well. If only Quipu's own
- * processes changed pots, locking the row in the store would suffice.
+ * the pot's row. The lock exists for other programs, which may change pots under the same lock.
+ * If only Quipu's own processes changed pots, locking the row in the store would suffice.
  *
  * Invariants: every change of a pot's content names the token, so a batch that has lost its lock
  * changes nothing and runs again. Locks are taken in id order, and before new pots are inserted, so

@@ -1,8 +1,8 @@
 /*
- * Runs a batch of commands on pots in one transaction: locks every pot that nobody
- * else has locked, runs the commands of each pot in order of arrival, writes the changes and
- * releases the locks. All commands on a pot share one lock. If another owner has locked a pot, the
- * commands on it become BUSY.
+ * Runs a batch of commands on pots in one transaction: locks every pot that nobody else has locked,
+ * runs the commands of each pot in order of arrival, writes the changes and releases the locks. All
+ * commands on a pot share one lock. If another owner has locked a pot, the commands on that pot
+ * become BUSY.
  */
 #ifndef QUIPU_SERVICES_POTS_BATCH_H
 #define QUIPU_SERVICES_POTS_BATCH_H

@@ -13,11 +13,11 @@
  * drops the held messages of each partition that it loses.
  *
  * A consumer is closed on a thread of its own, because rd_kafka_consumer_close() has no deadline:
- * while a commit is not answered, it waits until the group's coordinator is back. A consumer that
- * is not closed in time is abandoned: its thread, its memory and the bus stay until the process
- * exits.
+ * while Kafka has not answered a commit, that function waits until the group's coordinator is back.
+ * A consumer that is not closed in time is abandoned: its thread, its memory and the bus stay until
+ * the process exits.
  *
- * Each message passes kafka_places_take() on arrival, which detects that Kafka has lost the end of
+ * On arrival, each message passes kafka_places_take(), which detects that Kafka has lost the end of
  * a log.
  *
  * Invariants between calls: acked <= given <= held_count, and `held` is in order of arrival.
@@ -60,7 +60,7 @@ struct kafka_consumer {
 	rd_kafka_topic_partition_list_t *skipped;
 	int64_t skip_commit_due_ns; /* when `skipped` may be committed next */
 
-	int64_t full_poll_due_ns; /* when a full consumer polls next */
+	int64_t full_poll_due_ns; /* when poll_full() may poll next */
 
 	_Atomic bool woken;
 
@@ -306,8 +306,8 @@ static rd_kafka_message_t *poll_client(struct kafka_consumer *consumer, int time
 	return rd_kafka_consumer_poll(client->rk, timeout_ms);
 }
 
-/* Polls once. Returns true if anything arrived. Returns a message to Kafka if the consumer already
- * holds `max` messages. */
+/* Polls once. Returns true if anything arrived. If the consumer already holds `max` messages, drops
+ * the new message and makes it arrive again later. */
 static bool poll_one(struct kafka_consumer *consumer, size_t max, int timeout_ms, size_t *bytes)
 {
 	rd_kafka_message_t *message = poll_client(consumer, timeout_ms);
@@ -350,9 +350,9 @@ static void wait_for_first(
 }
 
 /*
- * Polls a consumer that holds as many messages as its caller fetches, but acknowledges none:
- * rebalances happen while polling, and without them no other member could join the group. What
- * arrives is read again later, so a consumer polls only once a second.
+ * Polls although the consumer already holds `max` unacknowledged messages: rebalances happen only
+ * while polling, and without them no other member could join the group. A message that arrives now
+ * must be read again later, so this function polls only once a second.
  */
 static void poll_full(struct kafka_consumer *consumer, size_t max)
 {
@@ -461,8 +461,8 @@ static rd_kafka_topic_partition_list_t *offsets_of(
 	return offsets;
 }
 
-/* Returns true if the group has rebalanced without this consumer; another member then gets the
- * messages in any case. */
+/* Returns true if a commit failed because the group has rebalanced without this consumer. Another
+ * member then gets the messages in any case, so the commit need not be repeated. */
 static bool is_overtaken(rd_kafka_resp_err_t err)
 {
 	switch (err) {
@@ -497,7 +497,8 @@ static rd_kafka_resp_err_t commit(
 	return err;
 }
 
-/* Commits the skipped offsets, unless that would also skip a held message. */
+/* Commits the skipped offsets, but not while the consumer holds messages, because the commit could
+ * also cover a held message. */
 static void commit_skipped(struct kafka_consumer *consumer)
 {
 	int64_t now_ns = clock_steady_ns(&clock_system);
@@ -592,7 +593,8 @@ static void *close_client(void *context)
 	return NULL;
 }
 
-/* Returns whether the client was closed and destroyed before CLOSE_TIMEOUT_NS. */
+/* Closes and destroys the client on a thread of its own. Returns false if that takes longer than
+ * CLOSE_TIMEOUT_NS. */
 static bool close_in_time(struct kafka_consumer *consumer)
 {
 	struct kafka_bus *bus = consumer->client.bus;

@@ -199,8 +199,8 @@ QP_MUST_CHECK bool kafka_places_settle(
 QP_MUST_CHECK bool kafka_places_take(struct kafka_places *places, struct kafka_client *client,
 	const rd_kafka_message_t *message);
 
-/* Makes the message, which was not taken, arrive again: moves the partition back to its position
- * the next time that the positions are settled. */
+/* Makes a message that was not taken arrive again: the next kafka_places_settle() moves the
+ * partition back to its position. */
 void kafka_places_return(struct kafka_places *places, const rd_kafka_message_t *message);
 
 /* Writes the name of a message to `name`: "quipu", the message's time, and a digest of its key and

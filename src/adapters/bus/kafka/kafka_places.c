@@ -98,8 +98,8 @@ static int64_t time_in(const char *name)
 
 /* ---- connections ------------------------------------------------------------------------- */
 
-/* Returns true if the socket has ever received anything, even if its connection is broken by
- * now. */
+/* Returns true if the socket has ever received anything, even if its connection is broken by now.
+ * Also returns true if the kernel cannot report that. */
 static bool has_worked(int fd)
 {
 	struct tcp_info info = {0};

@@ -39,7 +39,10 @@ struct kafka_producer {
 	struct begun begun[BUS_BEGUN_MAX]; /* publishes that have messages UNDER_WAY */
 	size_t begun_count;
 	size_t outstanding; /* messages that are UNDER_WAY */
-	bool lost;          /* the fate of a message is unknown, so the client must be replaced */
+
+	/* the client must be replaced, because the fate of a message is unknown or librdkafka may
+	 * still be purging messages */
+	bool lost;
 };
 
 static const struct producer_ops producer_ops;
@@ -131,7 +134,8 @@ static rd_kafka_headers_t *make_headers(const struct bus_message *message)
 }
 
 /* Passes a message to librdkafka. An empty key becomes a null key, which makes librdkafka choose a
- * random partition. An empty value stays empty, because to Kafka a null value is not the same. */
+ * random partition. An empty value does not become a null value, because Kafka treats a null value
+ * differently. */
 static rd_kafka_resp_err_t enqueue(
 	struct kafka_producer *producer, const char *topic, struct bus_message *message)
 {
@@ -278,8 +282,8 @@ static bool is_under_way(const struct begun *begun)
 	return false;
 }
 
-/* Removes from `begun` the publishes of which no message is UNDER_WAY any more. Replaces a lost or
- * broken client once no message at all is UNDER_WAY. */
+/* Removes from `begun` the publishes that no longer have any message UNDER_WAY. Once no message of
+ * the client is UNDER_WAY, replaces the client if it is lost or broken. */
 static void forget_decided(struct kafka_producer *producer)
 {
 	size_t kept = 0;

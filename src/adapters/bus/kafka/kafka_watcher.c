@@ -24,7 +24,7 @@
 #define LEADER_PAUSE_MS 10
 #define CONNECT_NS (2 * NS_PER_S)
 
-/* Twice Kafka's default, so that a dead letter also fits: a dead letter is a message with
+/* About twice Kafka's default, so that a dead letter also fits: a dead letter is a message with
  * additional headers. */
 #define MESSAGE_BYTES_MAX "2097152"
 
@@ -195,7 +195,8 @@ static bool has_controller(struct kafka_bus *bus, const struct rd_kafka_metadata
 }
 
 /* Asks the cluster to create the topics. Returns false if the request failed and must be repeated.
- * Returns true even if the cluster refuses to create a topic, so that it is not asked again. */
+ * Returns true even if the cluster refuses to create a topic, because repeating the request would
+ * not help. */
 static bool create(struct kafka_bus *bus, rd_kafka_NewTopic_t **topics, size_t count)
 {
 	rd_kafka_queue_t *queue = rd_kafka_queue_new(bus->watch.rk);
@@ -245,8 +246,9 @@ static bool create_topics(struct kafka_bus *bus)
 }
 
 /*
- * Creates the missing topics, unless an earlier call has done so. Returns false if that failed; the
- * next call then tries again. Returns true even if the cluster has refused to create a topic.
+ * Creates the missing topics, unless an earlier call has done so. Returns false if a request to
+ * the cluster failed; the next call then tries again. Returns true even if the cluster has refused
+ * to create a topic.
  * Consumers wait until the topics exist, because a consumer that subscribes too early looks for its
  * topic again only minutes later.
  */

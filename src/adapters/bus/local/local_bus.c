@@ -6,7 +6,7 @@
  * in small chunks while publishing, so that no call is delayed by a large clean-up. Acknowledged
  * messages are deleted in chunks while other messages are acknowledged or a consumer finds nothing
  * to fetch. All acknowledged messages are deleted when the bus starts and when it is freed, so a
- * stopped bus keeps no message that every group has received.
+ * stopped bus keeps no message that every group has acknowledged.
  *
  * Invariant: `channels` and `declared` have the same order and length.
  */

@@ -119,7 +119,7 @@ static int read_one(struct fetch_work *work, int64_t offset)
 	delivery->channel = slice_of(consumer->group->channel->name);
 	delivery->position = delivery->identity = position_of(consumer, offset);
 	delivery->handle = (uint64_t)offset;
-	delivery->time_us = 0; /* unknown, because read_sql does not select published_at */
+	delivery->time_us = 0; /* unknown, because local_messages_read() does not read it */
 	return SQLITE_OK;
 }
 
@@ -212,8 +212,8 @@ static int run_trim(struct local_bus *bus, struct local_work *base)
 	return local_messages_trim(bus, channel, &deleted);
 }
 
-/* Deletes acknowledged messages when a fetch has found nothing. Otherwise the last messages before
- * a pause would stay on disk until hundreds of later ones are acknowledged. */
+/* Deletes acknowledged messages when a fetch has found nothing. Otherwise the last acknowledged
+ * messages would stay on disk until hundreds of later ones are acknowledged. */
 static void trim_when_idle(struct local_bus *bus, struct local_channel *channel)
 {
 	struct trim_work work = {
@@ -258,8 +258,9 @@ static void settle_skip(struct local_bus *bus, struct local_work *base, enum loc
 		work->group->skipped -= work->skipped;
 }
 
-/* Records the skipped messages if there are at least `least` of them. Without this, a group that
- * skips many messages would keep them on disk until a message that it wants arrives. */
+/* Records the group's new position in the file if the group has skipped at least `least` messages.
+ * Otherwise a group that skips many messages would keep them on disk until a message that it wants
+ * arrives. */
 static void record_skips(struct local_consumer *consumer, size_t least)
 {
 	struct skip_work work = {
@@ -287,8 +288,8 @@ static void make_room(struct local_consumer *consumer, size_t max)
 	consumer->in_hand_size = max;
 }
 
-/* Fetches the messages that are there, and does not wait for more. Returns false if the file cannot
- * be used now. */
+/* Fetches the messages that the file already contains, without waiting for more. Returns false if
+ * the file cannot be used now. */
 static bool try_fetch(struct local_consumer *consumer, struct fetch_work *work)
 {
 	consumer->in_hand_count = 0;

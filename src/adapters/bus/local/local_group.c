@@ -3,10 +3,10 @@
  * acknowledged messages that come after an unacknowledged one. With this window, several consumers
  * can share a group and messages with the same key still keep their order.
  *
- * Invariants: offsets grow along the window. Every message before the window is acknowledged or
- * skipped; no message after it has been read. The hash of a message's key selects one of the
- * group's `slots`. All TAKEN messages of one slot belong to one consumer, slots[].holder, and
- * slots[].count is their number.
+ * Invariants: offsets grow along the window. Every message up to `head` that is not in the window
+ * is acknowledged or skipped; no message after `head` has been read. The hash of a message's key
+ * selects one of the group's `slots`. All TAKEN messages of one slot belong to one consumer,
+ * slots[].holder, and slots[].count is their number.
  */
 #include <stdlib.h>
 

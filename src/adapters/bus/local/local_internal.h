@@ -11,8 +11,9 @@
  *
  * A single connection reads and writes, so no statement ever finds the file busy. The connection
  * belongs to the leader, the thread that currently does the work of all threads (local_work.c). The
- * work that the leader does at once is called a round of work. bus->lock guards everything else and
- * is never held during I/O. Functions that return int return a result code of SQLite.
+ * work that the leader takes from the queue together is called a round of work. bus->lock guards
+ * everything else and is never held during I/O. Functions that return int return a result code of
+ * SQLite.
  */
 #ifndef QUIPU_ADAPTERS_BUS_LOCAL_LOCAL_INTERNAL_H
 #define QUIPU_ADAPTERS_BUS_LOCAL_LOCAL_INTERNAL_H
@@ -66,7 +67,8 @@ struct local_channel {
 	/* guarded by the bus's lock; increases when a fetch may find more messages */
 	uint64_t changes;
 	pthread_cond_t changed; /* signalled when `changes` increases or a consumer is woken */
-	/* how many messages were acknowledged since the last trim; changed only by the leader */
+	/* how many messages were acknowledged or skipped since the last trim; changed only by the
+	 * leader */
 	_Atomic size_t acked_since_trim;
 };
 

@@ -3,8 +3,8 @@
  * the row's id and never reused, or by channel and offset through the only index.
  *
  * A group's progress consists of a position, up to which everything is acknowledged, and a row for
- * each later offset that is already acknowledged. Therefore acknowledgements of later messages are
- * not lost while an earlier message takes long.
+ * each later offset that is already acknowledged. Therefore a restart does not lose the
+ * acknowledgements of messages that come after an unacknowledged one.
  */
 #include <stdio.h>
 

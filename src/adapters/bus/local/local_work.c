@@ -2,8 +2,8 @@
  * Combines the work of several threads. A thread queues its work. If no other thread is using the
  * file, this thread becomes the leader and does a round of work: it takes the whole queue, runs the
  * reads, then runs all writes in ONE transaction, and wakes the other threads. A hundred threads
- * that publish need only one fsync, and a thread waits at most for the current round of work and
- * for the next round, which includes its own work.
+ * that publish at the same moment need only one fsync, and a thread waits at most for the current
+ * round of work and for the next round, which includes its own work.
  *
  * Invariants: there is at most one leader (`led`), and only the leader uses the file. Work that a
  * leader has taken always gets an outcome; the thread that queued the work waits for it, even past
@@ -115,8 +115,8 @@ static bool any_writes(const struct local_work *works)
 }
 
 /* Runs the reads of a round of work, and then its writes, until one fails. Work that has not run
- * keeps the outcome FAILED, which take_all() has set. If a write fails, all writes of
- * the round are FAILED. */
+ * keeps the outcome FAILED, which take_all() has set. If a write fails, all writes of the round are
+ * FAILED. */
 static void run_round(struct local_bus *bus, struct local_work *works)
 {
 	int rc = local_file_prepare(&bus->file);

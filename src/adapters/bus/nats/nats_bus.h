@@ -35,8 +35,8 @@
  *   tls-ca=FILE       the certificates to trust instead of the system's
  *   tls-cert=FILE, tls-key=FILE   the client's certificate and private key
  *
- * ack-wait and max-deliver apply only to durables that the bus creates; it does not change existing
- * durables. In an existing stream, the bus changes only the maximum age and the window for
+ * ack-wait and max-deliver apply only to durables that the bus creates; existing durables stay
+ * unchanged. In an existing stream, the bus changes only the maximum age and the window for
  * duplicate ids, and adds missing subjects.
  *
  * All arguments must live as long as the bus. Messages to channels that are not among `channels`,

@@ -5,8 +5,8 @@
 #include "adapters/bus/nats/nats_consuming.h"
 #include "base/log.h"
 
-/* How many messages all members of a group together may hold. The members never request nearly that
- * many messages. */
+/* How many unacknowledged messages all members of a group together may hold; far more than the
+ * members ever request. */
 #define MAX_ACK_PENDING 4096
 
 /* How many reports of given-up messages may wait to be read, and how many bytes they may have;

@@ -186,8 +186,8 @@ enum nats_sent {
 /* Writes a message. Blocks until it is written or a timeout expires. Any thread. */
 QP_MUST_CHECK enum nats_sent nats_link_send(struct nats_link *link, natsMsg *message);
 
-/* Like nats_link_send(), for a subject and a few bytes. `reply`, the address for a reply, may be
- * NULL. */
+/* Like nats_link_send(), but for a message without headers, which consists of `subject` and `data`.
+ * `reply`, the address for a reply, may be NULL. */
 QP_MUST_CHECK enum nats_sent nats_link_post(
 	struct nats_link *link, const char *subject, const char *reply, struct slice data);
 
@@ -289,8 +289,8 @@ struct nats_answer {
 };
 
 /*
- * Sends a request to "$JS.API.<verb>.<stream>[.<name>]" and waits for the reply. Always fills
- * `answer`, which the caller releases. See nats_mailbox_request() for `hurry`.
+ * Sends a request to `subject`, e.g. "$JS.API.STREAM.INFO.<stream>", and waits for the reply.
+ * Always fills `answer`, which the caller releases. See nats_mailbox_request() for `hurry`.
  */
 void nats_api_call(struct nats_mailbox *mailbox, const char *subject, struct slice request,
 	const _Atomic bool *hurry, struct nats_answer *answer);

@@ -16,7 +16,7 @@
  * receive their replies at a subscription that belongs to the connection, and closing the
  * connection releases that subscription while the reading thread may be using it. Therefore the
  * adapter calls none of these functions; requests go through nats_mailbox.c. A ping,
- * natsConnection_FlushTimeout(), is safe: its reply is no message and needs no subscription.
+ * natsConnection_FlushTimeout(), is safe: its reply is not a message and needs no subscription.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -18,7 +18,7 @@
 /* The server ends a request after this time, and sends a status that says so. */
 #define REQUEST_NS (5 * NS_PER_S)
 
-/* How much later that status may arrive. */
+/* How long after REQUEST_NS the status that ends a request may arrive. */
 #define REQUEST_GRACE_NS (1 * NS_PER_S)
 
 /* The pause after a request that the server refused. */
@@ -158,8 +158,8 @@ bool nats_pipe_open(struct nats_pipe *pipe, struct nats_link *link)
 	return false;
 }
 
-/* Drains the subscription: unsubscribes at the server, and then delivers all messages that the
- * server had already sent. */
+/* Drains the subscription: unsubscribes at the server, and then waits until all messages that the
+ * server had already sent are in the pipe. */
 void nats_pipe_close(struct nats_pipe *pipe)
 {
 	if (!pipe->link)
@@ -182,8 +182,8 @@ void nats_pipe_close(struct nats_pipe *pipe)
 
 /*
  * Returns the number of a new request, or 0 if no request is due. If the previous request has
- * expired without a status from the server, sets `missing`: the durable does not exist. The caller
- * holds the lock.
+ * expired without a status from the server, sets `missing`, so that the consumer checks whether the
+ * durable still exists. The caller holds the lock.
  */
 static uint64_t begin_request(struct nats_pipe *pipe, size_t max)
 {

@@ -6,8 +6,8 @@
  *
  * Each publish() is a round of the mailbox, so replies that arrive after publish() has returned
  * belong to an earlier round. Such replies stay in the queue of cnats until the mailbox is closed,
- * or until the next read of the mailbox drops them. Only the calling thread knows the state of a
- * publish, so a late reply does no harm.
+ * or until the next read of the mailbox drops them. No other thread uses the messages of a publish,
+ * so a late reply does no harm.
  *
  * Invariants of struct round: unheard <= under_way <= sent; messages under way have the fate
  * UNKNOWN.
@@ -41,8 +41,8 @@ struct round {
 	struct nats_producer *producer;
 	struct bus_message *messages;
 	int64_t until_ns;
-	size_t sent;      /* messages sent or refused so far */
-	size_t under_way; /* messages sent whose fate no reply has decided yet */
+	size_t sent;      /* messages that send_one() has sent or could not send */
+	size_t under_way; /* messages that were sent and whose fate is not decided yet */
 	size_t bytes_under_way;
 	/* messages under way that no stream has received; which ones is not known */
 	size_t unheard;

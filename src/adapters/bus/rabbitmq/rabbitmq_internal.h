@@ -123,7 +123,7 @@ struct rabbitmq_duty {
  *   waiting      the bus is up and the pause is over      connecting
  *   connecting   login and set_up() have succeeded        served
  *   connecting   anything fails                           waiting, with a growing pause
- *   served       serve() returns REPLACED or LOST         waiting, mostly without a pause
+ *   served       serve() returns REPLACED or LOST         waiting; a pause only if failures repeat
  *   any          rabbitmq_link_stop()                     ended
  */
 struct rabbitmq_link {

@@ -285,8 +285,8 @@ static void read_properties(
 					      .value = rabbitmq_slice(from->content_type)});
 }
 
-/* Appends the id. An id that a store might refuse, or that is too long for a short string of AMQP
- * together with the rest of a position, is replaced by its digest: other programs choose ids. */
+/* Appends the id. Other programs may choose ids that a store refuses, or that make a position too
+ * long for a short string of AMQP; in place of such an id, appends its digest. */
 static void add_id(struct buffer *text, struct slice id)
 {
 	unsigned char digest[SHA256_SIZE];

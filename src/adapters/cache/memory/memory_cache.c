@@ -207,8 +207,8 @@ static void put(struct memory_cache *cache, enum memory_kind kind,
 		.updated_us = counter->updated_us};
 }
 
-/* Does not create a missing counter: before the counter was removed, it may have had a later
- * version. */
+/* Does not create a missing counter, because a later version of the counter may have been removed
+ * from the table. */
 static void refresh(
 	struct memory_cache *cache, const struct cached_counter *counter, int64_t now_ns)
 {

@@ -1,7 +1,8 @@
 /*
  * Implements ports/cache.h inside this process: a hash table under one mutex, which a call holds
- * for its whole batch. It is always available. If several processes used memory caches, each would
- * have its own and the caches would disagree, so the program refuses to start in that case.
+ * for its whole batch. The cache is always available. Several processes with memory caches would
+ * disagree about cached values, so the program refuses this cache together with PostgreSQL, which
+ * several processes can share.
  *
  * The cache keeps at most MEMORY_CACHE_ENTRIES_MAX entries: limits, counters, lists and leases
  * together. When it is full, it evicts the entry that was stored longest ago; limit_take() does not

@@ -15,7 +15,7 @@
  * After REDIS DOWN was logged, it is not logged again until Redis has been in use.
  *
  * A call reads the phase from one atomic variable, without the lock. Log lines are written with the
- * lock held, so that they appear in the order of the changes.
+ * lock held, so that they appear in the order of the phase changes.
  */
 #include <assert.h>
 #include <pthread.h>
@@ -38,7 +38,7 @@ struct redis_cache {
 	struct listeners listeners;
 	_Atomic(struct redis_waker *) waker; /* NULL until the first listener is added */
 
-	/* The background thread. It alone uses the members that follow, down to `making_up`. */
+	/* The background thread. It alone uses the members from `connection` to `making_up`. */
 	pthread_t prober;
 	struct redis_connection connection;
 	struct redis_connection sentinel; /* leads to a Sentinel, if the URL names any */
@@ -145,8 +145,8 @@ bool redis_cache_owe_if_away(struct redis_cache *cache, const struct redis_debt 
 	return is_away;
 }
 
-/* Stops using Redis in any phase. Redis may have been away and come back since the deletion failed,
- * but it still has the entries that should have been deleted. */
+/* Stops using Redis, whatever the phase is: even if Redis has been away and come back since the
+ * deletion failed, it still has the entries that should have been deleted. */
 void redis_cache_owe(struct redis_cache *cache, const struct redis_debt *debt, const char *why)
 {
 	pthread_mutex_lock(&cache->lock);
@@ -272,8 +272,8 @@ static bool answers_ping(struct redis_cache *cache)
 	       redis_receive_ok(&cache->connection, "PING", 1);
 }
 
-/* Returns whether Redis answers. A connection that has ended, even during a PING, does not prove
- * that the server is down, so this opens a new connection before it reports a failure. */
+/* Returns whether Redis answers. A PING can fail although the server is up, because the connection
+ * has ended. So the function opens a new connection before it reports a failure. */
 static bool is_reachable(struct redis_cache *cache)
 {
 	if (answers_ping(cache))
@@ -362,7 +362,7 @@ static void announce(struct cache *base, const char *announcement)
 		redis_waker_announce(waker, announcement);
 }
 
-/* Starts the waker's thread with the first listener. */
+/* Starts the waker's thread when the first listener is added. */
 static void listen_to(
 	struct cache *base, const char *announcement, void (*heard)(void *context), void *context)
 {

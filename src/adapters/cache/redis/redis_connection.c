@@ -190,10 +190,10 @@ static bool receive_scripts(struct redis_connection *connection)
  * that replies to PING but refuses writes (out of memory, read-only replica, disk error), and every
  * request would fail.
  *
- * The trial write is a SETRANGE with no bytes. The server checks it like any other write, but it
- * creates nothing. It names the limit of an empty user id: the name belongs to no user, but has the
- * usual prefix, so that ACLs allow it. ACL errors, and errors about the type of an existing value,
- * do not matter here.
+ * The trial write is a SETRANGE with no bytes. The server checks this command like any other write,
+ * but the command changes nothing. Its name is that of the limit of an empty user id: no user has
+ * this limit, but the name has the usual prefix, so that ACLs allow the command. ACL errors, and
+ * errors about the type of an existing value, do not matter here.
  */
 static bool send_trial_write(struct redis_connection *connection)
 {

@@ -164,9 +164,9 @@ bool redis_is_error(const redisReply *reply, const char *code);
 /* ---- Sentinels ---------------------------------------------------------------------------- */
 
 /*
- * Asks the Sentinels of the URL where the master is, one after another until one answers. If
- * `connection` is still open to a Sentinel, asks that Sentinel first. If none answers, sets the
- * connection's `why` and returns false.
+ * Asks the Sentinels of the URL, one after another, until one returns the master's address. If
+ * `connection` is still open to a Sentinel, asks that Sentinel first. If none returns an address,
+ * sets the connection's `why` and returns false.
  */
 QP_MUST_CHECK bool redis_sentinel_find(struct redis_connection *connection,
 	const struct redis_url *url, struct redis_place *master);
@@ -220,8 +220,8 @@ struct redis_cache *redis_cache_of(struct cache *cache);
 /*
  * The phases follow each other in this order, in a cycle. A moment is the number of phase changes
  * so far, skipped phases included, so moment % REDIS_PHASES is the current phase. In the phase
- * REDIS_RETURNS, the background thread repeats the owed deletions, and new deletions go to Redis
- * directly: if new deletions were added to the owed ones, the debt might grow faster than it
+ * REDIS_RETURNS, the background thread makes up for the deletions that Redis has missed (the debt).
+ * New deletions go to Redis directly: if they were added to the debt, it might grow faster than it
  * shrinks.
  */
 enum redis_phase { REDIS_AWAY, REDIS_RETURNS, REDIS_IN_USE, REDIS_PHASES };
@@ -241,8 +241,8 @@ static inline bool redis_is_same_round(uint64_t moment, uint64_t other)
 }
 
 /*
- * Reports a failure on a connection that was opened at `moment`. From now on Redis is away, unless
- * it has already been away since `moment`: then the failure is old and is ignored.
+ * Reports a failure on a connection that was opened at `moment`. From now on Redis is away. But if
+ * Redis has gone away at any time since `moment`, the failure is old and is ignored.
  */
 void redis_cache_failed(struct redis_cache *cache, uint64_t moment, const char *why);
 

@@ -208,8 +208,8 @@ static const char counter_fill[] =
 /*
  * Replaces counters, and deletes their leases and lists. KEYS names for each user the counter, the
  * lease and the list; ARGV has for each user the version and the value. Returns how many values it
- * has written. The script does not create a missing counter: before the counter was removed, it may
- * have had a later version.
+ * has written. The script does not create a missing counter, because a later version of the counter
+ * may have been removed from the cache.
  */
 static const char counter_refresh[] =
 	SHARED "local written = 0\n"

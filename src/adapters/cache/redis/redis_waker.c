@@ -3,7 +3,7 @@
  * processes; the other publishes, because a connection that has subscribed cannot publish. Both are
  * open only while the cache is in use. An announcement made while Redis is away is published when
  * Redis is back. The waker then also calls all listeners, because this process may have missed
- * announcements of others.
+ * announcements of other processes.
  *
  *   state           event                                                 next
  *   not connected   the cache is in use, and a retry is due               connected

@@ -3,9 +3,10 @@
  * few system calls.
  *
  * A pipe that nobody reads fills up, and a write to it would block for ever. So every write waits
- * until the pipe has room for PIPE_BUF bytes, writes no more than that, and gives up after
- * LONGEST_NS. A line that was not written completely counts as failed and is sent again as a whole,
- * so a write ends at the end of a line if it can. After a torn line, a line break is written first.
+ * until the pipe has room for PIPE_BUF bytes and writes no more than that, and wait() stops writing
+ * after LONGEST_NS. A line that was not written completely counts as failed and is sent again as a
+ * whole, so each write ends at the end of a line if possible. If wait() had to stop inside a line,
+ * the next wait() first writes a line break.
  */
 #include "adapters/notifier/sms/sms_console.h"
 
@@ -86,7 +87,7 @@ static void console_send(struct notifier *base, const struct notice *notice)
 		add_line(&console->page, event);
 	} else {
 		result->fate = NOTICE_REFUSED;
-		snprintf(result->error, sizeof(result->error), "its body cannot be read");
+		snprintf(result->error, sizeof(result->error), "the body cannot be read");
 	}
 	console->ends[at] = console->page.len;
 	json_decref(event);

@@ -25,8 +25,8 @@
 
 /*
  * libcurl calls this for each header line of each response, and for trailers. Sets the status at
- * the empty line that ends a header. Ignores responses with status 1xx, because another response
- * follows.
+ * the empty line that follows the header lines. Ignores responses with status 1xx, because another
+ * response follows.
  */
 static size_t on_header(char *line, size_t size, size_t count, void *context)
 {
@@ -211,7 +211,7 @@ bool slot_load(struct webhook_slot *slot, const struct notice *notice)
 	slot->status = 0;
 	slot->received = 0;
 	if (!fits_header(notice->id)) {
-		slot_refuse(slot, NOTICE_REFUSED, "its id cannot be sent in a header");
+		slot_refuse(slot, NOTICE_REFUSED, "the id cannot be sent in a header");
 		return false;
 	}
 	add_header(slot, "Content-Type", slice_of("application/json"));

@@ -6,11 +6,11 @@
  *                 join with the rows of a batch names no values, so the statement would run on all
  *                 shards. CITUS_SHARDS adds a condition that names the values.
  *   locks         FOR UPDATE works on one shard only. An UPDATE that changes nothing locks the same
- *                 rows, in the same order. It cannot skip rows that other sessions have locked: it
- *                 waits for these rows until lock_timeout, and then the caller runs smaller
- *                 batches.
- *   sweeps        A sweep chooses rows without locking them, and deletes the chosen rows that have
- *                 not changed since.
+ *                 rows, in the same order, but it cannot skip rows that other sessions have locked:
+ *                 it waits for these rows until lock_timeout and fails, and the caller then runs
+ *                 smaller batches.
+ *   sweeps        A statement that deletes expired rows chooses them without locking them, and then
+ *                 deletes only those that have not changed since.
  *   time          A statement reads the time once, on the node to which Quipu is connected, as a
  *                 row of a CTE. In UPDATE and RETURNING only immutable functions may convert the
  *                 time: see CITUS_FROM_US and CITUS_TO_US.
@@ -24,8 +24,8 @@
  * decisions are made on locked rows.
  *
  * Tables stay on the coordinator if their rows are claimed with SKIP LOCKED (outboxes,
- * notifications, dead letters) or have unique names and foreign keys (pots). Statements on these
- * tables do not differ.
+ * notifications, dead letters) or have unique names and foreign keys (pots). Statements that use
+ * only these tables need no replacement.
  */
 #include "adapters/store/postgres/postgres_citus.h"
 
@@ -369,10 +369,10 @@ static const struct pg_statements *const tables[] = {
 /*
  * Citus commits a transaction in two phases if the transaction changed several shards, but does not
  * count the coordinator's own tables. If the transaction changed only one shard, Citus commits
- * first on the shard's node and then on the coordinator; if the coordinator dies in between, its
- * part is lost. No setting and no function of Citus requests two phases, but an INSERT … SELECT
- * does if the coordinator runs the SELECT, even if the SELECT returns no row. The table is
- * idempotency_keys, because every database has it.
+ * first on the shard's node and then on the coordinator; if the coordinator dies in between, the
+ * changes to its own tables are lost. No setting and no function of Citus requests two phases, but
+ * an INSERT … SELECT whose SELECT runs on the coordinator does, even if it inserts no row. The
+ * statement below uses idempotency_keys, because every database has that table.
  */
 static const struct pg_statement two_phases = {
 	"quipu_two_phases",

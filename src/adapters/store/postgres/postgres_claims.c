@@ -1,5 +1,5 @@
 /*
- * Implements claims in PostgreSQL, and decides where in the index they start.
+ * Implements claims in PostgreSQL, and decides from which created_at on a claim reads the index.
  *
  * A row that is done leaves a dead entry at the head of the index on open rows. A vacuum removes
  * the entry, but only after a minute, or after hours if a backup holds an old snapshot. A claim
@@ -8,9 +8,9 @@
  * table, SLACK_US before the created_at of the first open row. Claims start at the floor, and each
  * claim raises the floor if a later row is now the first open one.
  *
- * A row can appear below the floor if its commit was more than SLACK_US late, or if another process
- * resent it. Such a row waits for the next scan of the whole index. Scans run every LOOK_LEAST_NS,
- * or less often if they are slow.
+ * A row can appear below the floor if it was committed more than SLACK_US after its created_at, or
+ * if another process reopened it. The row then waits for the next claim that scans the whole index.
+ * There is one every LOOK_LEAST_NS, or less often if these scans are slow.
  */
 #include "adapters/store/postgres/postgres_claims.h"
 

@@ -1,8 +1,8 @@
 /*
  * Implements claims (ports/claim_repository.h) for tables in PostgreSQL. All tables whose rows are
- * claimed share the functions; the statements are templates into which the macros below insert the
- * names of tables and columns. For the columns of such a table, and for the meaning of `stage`, see
- * sql/postgres/entitlements/0001_entitlements.sql. To add a table, write
+ * claimed share the functions in postgres_claims.c. Their statements are templates into which the
+ * macros below insert the names of tables and columns. For the columns of such a table, and for the
+ * meaning of `stage`, see sql/postgres/entitlements/0001_entitlements.sql. To add a table, write
  *
  *     static const struct pg_claims claims = PG_CLAIMS("table", "id", …);
  */
@@ -144,8 +144,8 @@ extern const struct claim_repository_ops pg_claims_ops;
  *   occurred_at   the column with the time of the event
  *   busy, done    the values of `status` for a claimed row and for a finished row
  *   done_at       the column with the time at which a row became `done`
- *   swept         the stages to sweep, as an SQL list: "'SENT', 'FAILED'"
- *   ended_at      an expression for the time from which the age of such a row counts
+ *   swept         the stages whose old rows sweep() deletes, as an SQL list: "'SENT', 'FAILED'"
+ *   ended_at      an expression for the time at which the age of a row in these stages begins
  */
 #define PG_CLAIMS(table, id, occurred_at, busy, done, done_at, swept, ended_at)                    \
 	{                                                                                          \

@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 
-/* An arbitrary number that every Quipu uses. */
+/* An arbitrary number, the same in every Quipu process. */
 #define COPY_LOCK "7310579613"
 
 /* A copy retries, because the connections of a process that has just ended may still hold the lock,

@@ -3,7 +3,7 @@
  *
  * No statement locks rows in advance: lock() only reads. put() updates only messages that are still
  * unread, inserts only messages that are not stored yet, and counts the rows that it updates and
- * inserts. If there are fewer than expected, another session was faster, and the batch runs again.
+ * inserts. If it counts too few rows, another session was faster, and the batch runs again.
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 

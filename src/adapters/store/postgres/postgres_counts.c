@@ -1,6 +1,6 @@
 /*
- * Counts in PostgreSQL. A batch of additions is one UPDATE, which need not read the rows first. All
- * other changes lock their rows and then write the edits of each kind with one statement.
+ * Counts in PostgreSQL. A batch of additions is one UPDATE and does not read the rows first. All
+ * other changes lock their rows; then up to three statements update, delete and insert rows.
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 

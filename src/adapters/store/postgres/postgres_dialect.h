@@ -1,8 +1,8 @@
 /*
  * The two dialects of SQL that the adapter speaks: plain PostgreSQL, and PostgreSQL with Citus,
  * whose tables may be spread over several nodes. A connection learns from the server which dialect
- * it needs. All differences between the dialects are data, in postgres_dialect.c and
- * postgres_citus.c.
+ * it needs. The dialects differ in their settings (postgres_dialect.c, postgres_citus.c) and in
+ * statements that Citus replaces (postgres_citus*.c).
  */
 #ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_DIALECT_H
 #define QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_DIALECT_H
@@ -26,7 +26,7 @@ struct pg_dialect {
 	const char *settings;
 	/* a statement without BEGIN is atomic: if it fails, it has changed nothing */
 	bool commits_alone;
-	/* sent once in each transaction that has called pg_need_two_phases(); NULL if there is
+	/* sent once in each transaction for which pg_need_two_phases() was called; NULL if there is
 	 * nothing to send */
 	const struct pg_statement *two_phases;
 	const struct pg_statements *const *tables; /* see pg_dialect_sql(); NULL-terminated */
@@ -74,8 +74,8 @@ QP_MUST_CHECK bool pg_distribute(
 
 /*
  * Returns true if this node of a cluster can read the schema: the coordinator can, and a worker can
- * if it knows the table schema_migrations (docs/SCALING.md). If not, writes the reason to `why`.
- * Then do not apply migrations on this node: they would create tables that only this worker has.
+ * if it knows the table schema_migrations (docs/SCALING.md). Otherwise writes the reason to `why`;
+ * do not apply migrations then, because they would create tables that only this worker has.
  */
 QP_MUST_CHECK bool pg_distribute_admits(PGconn *connection, char *why, size_t size);
 

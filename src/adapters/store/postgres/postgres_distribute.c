@@ -1,8 +1,8 @@
 /*
  * Spreads the tables over the nodes of a Citus cluster, for `quipu migrate --distribute`.
  *
- * All these tables are divided into shards in the same way, and corresponding shards are on the
- * same node (Citus calls this colocation). Therefore all rows of one user are on one node, a batch
+ * The distributed tables are divided into shards in the same way, and corresponding shards are on
+ * one node (Citus calls this colocation). Therefore all rows of one user are on one node, a batch
  * involves only the nodes of its keys, and moving a shard moves all rows of its users.
  * Idempotency-Keys are spread by key. If they were spread by user or item, the use of one key for
  * two users or items would not be detected.
@@ -106,7 +106,7 @@ static bool QP_PRINTF(2, 3) step(struct distribution *distribution, const char *
 /* ---- tables ------------------------------------------------------------------------------ */
 
 /* Returns 0 if the table $1 does not exist, 1 if it is on one node, 2 if it is distributed but its
- * originals are still on the coordinator, 3 if it is distributed. */
+ * original rows are still on the coordinator, 3 if it is distributed completely. */
 #define STATE_SQL                                                                                  \
 	"SELECT CASE WHEN to_regclass($1) IS NULL THEN 0 "                                         \
 	"WHEN NOT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = to_regclass($1)) "    \

@@ -11,8 +11,8 @@
 	"AND s.stock_keeping_unit = e.stock_keeping_unit "    \
 	"AND s.status = 'ACTIVE'"
 
-/* Finds the newest audit lines of an entitlement quickly: they are the entitlement's last entries
- * in the index of each partition. */
+/* This statement is fast, because the newest audit lines of an entitlement are its last entries in
+ * the index of each partition. */
 static const struct pg_statement list_facts_statement = {
 	"quipu_entitlements_list_facts",
 	"SELECT e.user_id, e.status = 'ACTIVE', e.version, " UPDATED_US ", e.step, "

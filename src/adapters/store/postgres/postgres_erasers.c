@@ -128,7 +128,7 @@ const struct pg_eraser postgres_counters_eraser = {
 	"JOIN outbox_events o ON o.event_id = a.event_id "                                 \
 	"WHERE a.user_id = $1::text "
 
-/* Events are erased first, because the statement finds them through the audit lines. It finds and
+/* Events are erased before the audit lines, through which the statement finds them. The statement
  * erases published events too. */
 const struct pg_eraser postgres_entitlements_eraser = {
 	.base = {

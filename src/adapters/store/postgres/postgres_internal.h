@@ -61,7 +61,7 @@ struct pg_session {
 
 	bool in_transaction;
 	bool must_begin; /* send BEGIN with the next statement */
-	/* this transaction must send the statement pg_dialect.two_phases; has already sent it */
+	/* whether this transaction must send pg_dialect.two_phases, and whether it has sent it */
 	bool needs_two_phases, has_two_phases;
 	bool is_single;  /* send the next statement without BEGIN; the server commits by itself */
 	bool is_refused; /* the server has reported an error since run_single() last began */

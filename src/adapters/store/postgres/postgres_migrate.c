@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "ports/migration.h"
 
-/* An arbitrary number that every Quipu uses. */
+/* An arbitrary number, the same in every Quipu process. */
 #define MIGRATION_LOCK "7310579611"
 
 static bool execute(PGconn *connection, const char *sql, char *why, size_t size)

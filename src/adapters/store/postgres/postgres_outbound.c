@@ -243,7 +243,7 @@ static const struct pg_dead_letters dead = {
 		"    SELECT 1 "
 		"    FROM outbound_dlq d "
 		"    WHERE d.resolved_at IS NULL AND d.kind = $1::text AND d.id = $2::text::uuid)"},
-	/* A message that has been swept can no longer be replayed. */
+	/* A message that has been deleted can no longer be replayed. */
 	.letter = {"quipu_outbound_dlq_letter",
 		"UPDATE outbound_dlq "
 		"SET resolved_at = quipu_now(), "

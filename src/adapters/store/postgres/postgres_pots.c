@@ -196,7 +196,7 @@ static size_t fill_existing(struct pot_content *pots, size_t count, const PGresu
 	return (size_t)PQntuples(found);
 }
 
-/* Finds the pots that exist but could not be taken, because another token or session holds them. */
+/* Marks as busy the pots that exist but could not be taken: another token or session holds them. */
 static enum status find_busy(struct pg_session *session, struct pot_content *pots, size_t count)
 {
 	struct pg_param ids = ids_of(session, pots, sizeof(*pots), count);

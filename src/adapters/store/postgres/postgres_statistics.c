@@ -1,10 +1,10 @@
 /*
  * The planner multiplies the pages that a table has now by the rows per page that the last ANALYZE
- * found. If the table had just been emptied then, that is zero rows per page. So the planner takes
- * the table for empty however large it becomes, and reads the whole primary key for each row of a
- * batch. Autovacuum ends this within a minute or so, but it may be switched off or busy.
+ * found. An ANALYZE right after all rows were deleted finds zero rows per page. Then the planner
+ * takes the table for empty however large it becomes, and reads the whole primary key for each row
+ * of a batch. Autovacuum ends this within a minute or so, but it may be switched off or busy.
  *
- * On Citus nothing is found: the rows of a distributed table are not in the coordinator's table.
+ * On Citus, no distributed table is found: its rows are in shards, not in the coordinator's table.
  */
 #include "adapters/store/postgres/postgres_statistics.h"
 
@@ -13,8 +13,8 @@
 
 #define LOOK_NS (5 * NS_PER_S)
 
-/* Finds tables that the planner believes to have less than a tenth of their rows, and writes the
- * statements that analyze them, however long that takes. Only the owner of a table may do so. */
+/* Returns the names of the tables for which the planner expects less than a tenth of the rows, and
+ * statements that analyze them without a timeout. Skips tables that this user may not analyze. */
 static const char misjudged[] =
 	"SELECT string_agg(c.relname, ', '), "
 	"    'SET LOCAL statement_timeout = 0; ' || "

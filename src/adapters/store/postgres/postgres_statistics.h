@@ -8,18 +8,18 @@
 struct pg_statistics {
 	int64_t due_at_ns; /* when to look again, in monotonic time */
 	bool is_asked;     /* a query is under way */
-	PGresult *tables;  /* its row that names the tables to analyze; or NULL */
+	PGresult *tables;  /* the query's result if it names tables to analyze; or NULL */
 };
 
 /*
  * Every few seconds, looks for tables whose statistics miss most of their rows, and analyzes them.
- * Never waits for the server: each call begins a query or takes what has arrived, so call it
- * whenever input of the connection was consumed. The connection must have no other use. A failure
- * changes nothing. `name` is the store's, for the log.
+ * Never waits for the server: each call begins a query or reads the results that have arrived, so
+ * call it after every PQconsumeInput(). The connection must have no other use. Ignores queries that
+ * fail. `name` is the store's name, for the log.
  */
 void pg_statistics_step(struct pg_statistics *statistics, PGconn *connection, const char *name);
 
-/* Forgets what was under way when the connection is closed. */
+/* Call this when the connection is closed: forgets the query that was under way. */
 void pg_statistics_reset(struct pg_statistics *statistics);
 
 #endif

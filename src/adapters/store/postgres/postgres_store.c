@@ -98,7 +98,7 @@ static bool set_test_clock(PGconn *connection)
 	return execute(connection, sql);
 }
 
-/* Applies to a new connection the settings that all of them have. Returns the server's dialect, or
+/* Applies the settings that all connections share to a new one. Returns the server's dialect, or
  * NULL on failure. */
 static const struct pg_dialect *configure(PGconn *connection)
 {

@@ -1,7 +1,7 @@
 /*
  * Columns are matched by their names in PostgreSQL's catalog, so that a migration that adds the
- * same column to both engines requires no change here. Only columns that the source lacks are
- * listed here, in `made_up`.
+ * same column to SQLite and PostgreSQL requires no change here. Only columns that the source lacks
+ * are listed here, in `made_up`.
  */
 #include "adapters/store/postgres/postgres_table_plan.h"
 
@@ -66,7 +66,7 @@ static enum plan_type find_type(const char *name)
 struct found {
 	const char *column;
 	const char *type;
-	bool is_always; /* the table always assigns the values of this column */
+	bool is_always; /* PostgreSQL generates all values, so none can be copied */
 	bool is_identity;
 	bool is_required; /* NOT NULL without a default */
 };

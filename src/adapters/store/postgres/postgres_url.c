@@ -55,7 +55,7 @@ static const char *check_servers(const char *url)
 	const char *problem = NULL;
 
 	if (memchr(start, '@', strcspn(start, "?")))
-		return "there is an @ too many; in a password, @ is written %40 and / %2F";
+		return "there is one @ too many; in a password, @ is written %40 and / %2F";
 	while (!problem && servers.data)
 		problem = check_server(slice_cut(&servers, ','));
 	return problem;

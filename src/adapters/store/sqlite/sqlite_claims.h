@@ -24,7 +24,7 @@ struct sqlite_claims {
 };
 
 /* clang-format off */
-/* Repeats the condition of the index on open rows word for word. Otherwise SQLite would not use the
+/* Repeats the condition of the index on open rows word for word. Otherwise SQLite could not use the
  * index. */
 #define SQLITE_CLAIM_OPEN(table, busy)               \
 	" FROM " table " INDEXED BY " table "_open " \
@@ -105,7 +105,7 @@ extern const struct claim_repository_ops sqlite_claims_ops;
  *   busy, done    the values of `status` for a claimed row and for a finished row
  *   done_at       the column with the time at which a row became `done`
  *   swept         the condition under which a row is swept, the same as in the index <table>_ended
- *   ended_at      an expression for the time from which the age of such a row is counted
+ *   ended_at      an expression for the time from which sweep() counts the age of a row
  */
 #define SQLITE_CLAIMS(table, id, occurred_at, busy, done, done_at, swept, ended_at)                \
 	{                                                                                          \

@@ -8,10 +8,10 @@
 
 /* clang-format off */
 /*
- * ?6 and ?7 are the lowest and the highest sum that the addition reaches. If current_value is
- * between ?4 and ?5, current_value + ?6 and current_value + ?7 fit into int64. CASE evaluates in
- * order, so it compares these sums with the bounds only if they fit. Beyond int64, SQLite would
- * calculate with floating-point numbers, which are not exact.
+ * An addition combines several steps: ?1 is their sum, ?6 the lowest and ?7 the highest sum after
+ * any step. If current_value is between ?4 and ?5, current_value + ?6 and current_value + ?7 fit
+ * into int64. CASE evaluates in order, so it compares these two values with the bounds only if they
+ * fit. Beyond int64, SQLite would calculate with floating-point numbers, which are not exact.
  */
 static const char add_sql[] =
 	"UPDATE count_values SET current_value = current_value + ?1, last_updated_at = ?2 "

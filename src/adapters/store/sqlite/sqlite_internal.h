@@ -1,6 +1,6 @@
 /*
- * Declarations shared by the files of this adapter. The types and codes of sqlite3.h do not leave
- * this folder.
+ * Declarations shared by the files of this adapter. This header exposes sqlite3.h, so no other
+ * folder of src/ includes it.
  *
  *   writer       the one connection that writes and checkpoints, and its lock (the turn)
  *   session      uses a connection: the writer's, or one of its own for reading
@@ -267,7 +267,8 @@ QP_MUST_CHECK enum status sqlite_list_rows(struct session *session, struct arena
 	const struct sqlite_list *list, struct row_page *page, void *rows);
 
 /* Makes room for one more element in an array that has `count` elements and room for `*room`.
- * Returns the array, which is allocated from `arena` and may have moved. Start with NULL and 0. */
+ * Returns the array, which is allocated from `arena` and may have moved. For the first element,
+ * pass NULL and a `*room` of 0. */
 void *sqlite_more_room(
 	struct arena *arena, void *elements, size_t size, size_t count, size_t *room);
 

@@ -28,10 +28,10 @@ enum status sqlite_status(int rc)
 /*
  * COMMIT writes the pages to the WAL, marks the last page as the end of the transaction, and calls
  * fsync. If one of these steps fails, the transaction is not visible for now; but if the mark was
- * written, a recovery will find and apply the transaction. Not even a full disk proves that the
- * mark was not written: if COMMIT overwrites older frames of the WAL, these frames may already
- * contain the part that could not be written. Only two codes prove that nothing was written,
- * because SQLite returns them before the first write.
+ * written, a recovery will find and apply the transaction. Not even SQLITE_FULL proves that the
+ * mark is not on the disk: COMMIT may overwrite older frames of the WAL, which may already contain
+ * the very bytes that did not fit. Only two codes prove that nothing was written, because SQLite
+ * returns them before the first write.
  */
 enum status sqlite_commit_status(int rc)
 {

@@ -29,8 +29,8 @@ struct sqlite_store *sqlite_store_of(struct store *store)
 	return (struct sqlite_store *)store;
 }
 
-/* Gives a thread that waits for the exclusive lock priority over new readers. Otherwise a steady
- * stream of reads would keep that thread out for ever. */
+/* Lets a thread that waits for the exclusive lock go before new readers. Otherwise a steady stream
+ * of reads would keep that thread out for ever. */
 static void init_gate(pthread_rwlock_t *gate)
 {
 	pthread_rwlockattr_t attributes;

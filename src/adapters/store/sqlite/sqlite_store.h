@@ -5,9 +5,9 @@
  * delayed by writes. COMMIT returns after fsync (WAL, synchronous=FULL).
  *
  * After an I/O error the kernel's page cache cannot be trusted: after a failed fsync it may show
- * data that the disk does not have. Therefore the next transaction first reopens the file, which
- * reads the WAL as after a crash, and copies the whole WAL into the database. The transaction
- * begins only when the copy is on disk.
+ * data that the disk does not have. Therefore, before the next transaction begins, the file is
+ * reopened, SQLite reads the WAL as after a crash, and a checkpoint copies the whole WAL into the
+ * database. The transaction begins only when the copy is on disk.
  */
 #ifndef QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_STORE_H
 #define QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_STORE_H

@@ -288,8 +288,9 @@ static struct source_table *keys_of(struct table_source *source)
 	return NULL;
 }
 
-/* Compares the keys at `at` with those of every other source that has any left. If a source has
- * none left, each of its keys is also in another source, where it expires no earlier. */
+/* Compares the keys of the source at `at` with those of every other source that still has keys to
+ * copy. A source without such keys can be skipped: each key that it left out is also in another
+ * source, where it expires no earlier. */
 bool table_source_share_keys(struct table_source *const *sources, size_t count, size_t at,
 	int64_t *left_out, char *why, size_t size)
 {

@@ -28,10 +28,11 @@ const struct table_facts *table_source_at(const struct table_source *source, siz
 const char *table_source_component(const struct table_source *source, size_t index);
 
 /*
- * For a target with one table for all Idempotency-Keys: leaves out the keys of the source at index
- * `at` that another source has as well. Of two equal keys, the one that expires later remains; if
- * they expire at the same time, the key of the first source remains. Call this for every source.
- * Sets `left_out` to the number of keys left out.
+ * For a target that keeps the Idempotency-Keys of all sources in one table, where a key can occur
+ * only once. If several sources have the same key, the source where it expires last keeps it; if it
+ * expires at the same time in several sources, the first of them keeps it. This function makes the
+ * source at index `at` leave out the keys that other sources keep, and sets `left_out` to their
+ * number. Call it for every source.
  */
 QP_MUST_CHECK bool table_source_share_keys(struct table_source *const *sources, size_t count,
 	size_t at, int64_t *left_out, char *why, size_t size);

@@ -8,12 +8,12 @@
  * pages that a running read must not see yet, and the WAL cannot start over while a read uses it.
  * If the WAL reaches WAL_BYTES_MAX, new reads must wait while a full checkpoint runs.
  *
- * Retrying a failed fsync is not enough, because the kernel reports the failure once and then
- * treats pages that never reached the disk as clean. SQLite does not sync a partial checkpoint
- * immediately, and does not copy its pages a second time; nor does it sync the frames that a
- * recovery finds in the WAL. But if all connections are closed and the file is opened again, SQLite
- * reads the WAL from its beginning and no longer knows which pages it has copied, so the following
- * checkpoint writes all of them again.
+ * After a failed fsync, calling fsync again is not enough: the kernel reports the failure once and
+ * then treats pages that never reached the disk as clean. SQLite does not write those pages again
+ * either: it does not copy the pages of a partial checkpoint a second time, and does not sync the
+ * frames that a recovery finds in the WAL. So the writer closes all connections and opens the file
+ * again. SQLite then reads the WAL from its beginning and no longer knows which pages it has
+ * copied, so the next checkpoint writes all of them again.
  *
  * Invariant: a transaction begins only while in_doubt is false.
  */
@@ -49,8 +49,8 @@ static int after_commit(void *context, sqlite3 *db, const char *schema, int wal_
 	return SQLITE_OK;
 }
 
-/* Runs a checkpoint. Never waits for other programs that use the file; may return SQLITE_BUSY if
- * one is in the way. */
+/* Runs a checkpoint. Never waits for other programs that use the file: if one of them holds a lock
+ * that the checkpoint needs, returns SQLITE_BUSY. */
 static int checkpoint(struct sqlite_writer *writer, int mode, int *wal_frames)
 {
 	sqlite3 *db = writer->connection.db;
@@ -164,9 +164,10 @@ int sqlite_writer_prepare(struct sqlite_store *store)
 }
 
 /*
- * The WAL is the proof: reopen() reads it again and empties it. The transaction is lost if the WAL
- * had no frames, or exactly as many as before the COMMIT. But if a checkpoint had just run, an
- * equal number proves nothing, because the COMMIT may have overwritten the WAL from its beginning.
+ * The WAL is the proof: reopen() counts the frames in the WAL and then empties the WAL. The
+ * transaction is lost if there were no frames, or exactly as many as before the COMMIT. But if a
+ * checkpoint had run since the previous COMMIT, an equal number proves nothing, because the failed
+ * COMMIT may have overwritten the WAL from its beginning.
  */
 bool sqlite_writer_lost_commit(struct sqlite_store *store)
 {

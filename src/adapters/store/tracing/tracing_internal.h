@@ -43,7 +43,7 @@ struct trace trace_begin(struct session *session, const char *group, const char 
 struct trace trace_begin_store(const struct store *store, const char *verb);
 
 /* The trace_end functions log the call and return `status`. trace_end_counted() reads `*rows` only
- * if the call succeeded, because outputs are undefined after a failure. */
+ * if the call succeeded, because a failed call may leave `*rows` unset. */
 QP_MUST_CHECK enum status trace_end(const struct trace *trace, enum status status);
 QP_MUST_CHECK enum status trace_end_rows(
 	const struct trace *trace, enum status status, size_t rows);

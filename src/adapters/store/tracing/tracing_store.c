@@ -249,7 +249,7 @@ struct store *tracing_store_new(struct store *inner)
 {
 	struct tracing_store *store = qp_calloc(1, sizeof(*store));
 
-	store->base = *inner; /* copies name, engine and hints */
+	store->base = *inner; /* copies name, engine and settings */
 	store->base.ops = &store_ops;
 	store->inner = inner;
 	wrap_repositories(store, inner->repositories);

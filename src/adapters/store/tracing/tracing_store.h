@@ -7,8 +7,9 @@
  *
  * It can wrap any engine, because it uses only the ports. It wraps the inner store, its sessions,
  * and every repository that the inner store hands out, including the claims, dead letters and inbox
- * inside other repositories. It has the name, engine and hints of the inner store, so the rest of
- * the program does not see the difference. It never logs values, because they may be secret.
+ * inside other repositories. Its struct store has the same name, engine and settings as that of the
+ * inner store, so the rest of the program does not see the difference. The tracing store never logs
+ * values, because they may be secret.
  *
  * `rows` is the number of rows that the caller passed in. For verbs that choose the rows
  * themselves, such as lists and sweeps, it is the number of rows that they returned or changed, and
