@@ -1,9 +1,9 @@
 /*
  * What changing rows in batches costs PostgreSQL, without HTTP: one connection runs
- * `UPDATE … FROM unnest(…)` over ROWS random items of 10,000, sorted, again and again. It is the
+ * `UPDATE … FROM unnest(…)` over ROWS random items of ITEMS, sorted, again and again. It is the
  * statement of the adapter but for the bounds. The table `row_cost` must exist; see row_cost.py.
  *
- *     row_cost CONNECTION SECONDS ROWS binary|text      how the two arrays travel
+ *     row_cost CONNECTION SECONDS ROWS ITEMS binary|text      how the two arrays travel
  *
  * Prints the number of changed rows and of transactions.
  */
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-#define ITEMS 10000
+#define ITEMS_MAX 10000000
 #define ROWS_MAX 1000
 #define OID_INT8 20
 #define OID_TEXT 25
@@ -59,7 +59,7 @@ static void write_binary(struct array arrays[2], const int *items, size_t count)
 	begin_binary(&arrays[0], OID_TEXT, (uint32_t)count);
 	begin_binary(&arrays[1], OID_INT8, (uint32_t)count);
 	for (size_t i = 0; i < count; i++) {
-		size_t len = (size_t)snprintf(id, sizeof(id), "item-%05d", items[i]);
+		size_t len = (size_t)snprintf(id, sizeof(id), "item-%08d", items[i]);
 
 		add_int4(&arrays[0], (uint32_t)len);
 		add(&arrays[0], id, len);
@@ -74,7 +74,7 @@ static void write_text(struct array arrays[2], const int *items, size_t count)
 
 	arrays[0].len = arrays[1].len = 0;
 	for (size_t i = 0; i < count; i++) {
-		int len = snprintf(id, sizeof(id), "%citem-%05d", i == 0 ? '{' : ',', items[i]);
+		int len = snprintf(id, sizeof(id), "%citem-%08d", i == 0 ? '{' : ',', items[i]);
 
 		add(&arrays[0], id, (size_t)len);
 		add(&arrays[1], i == 0 ? "{1" : ",1", 2);
@@ -89,12 +89,12 @@ static int compare(const void *left, const void *right)
 }
 
 /* Fills `items` with distinct items in order, as a batch of the adapter has them. */
-static void choose(int *items, size_t count)
+static void choose(int *items, size_t count, long item_count)
 {
-	static char chosen[ITEMS];
+	static char chosen[ITEMS_MAX];
 
 	for (size_t i = 0; i < count;) {
-		int item = (int)(random() % ITEMS);
+		int item = (int)(random() % item_count);
 
 		if (chosen[item])
 			continue;
@@ -147,21 +147,22 @@ int main(int argc, char **argv)
 {
 	static struct array arrays[2];
 	int items[ROWS_MAX];
-	long transactions = 0;
+	long transactions = 0, item_count;
 	int format, rows;
 	PGconn *connection;
 	time_t end;
 
-	if (argc != 5 || atoi(argv[3]) < 1 || atoi(argv[3]) > ROWS_MAX) {
-		fprintf(stderr, "usage: row_cost CONNECTION SECONDS ROWS binary|text\n");
+	rows = argc == 6 ? atoi(argv[3]) : 0;
+	item_count = argc == 6 ? atol(argv[4]) : 0;
+	if (rows < 1 || rows > ROWS_MAX || item_count < rows || item_count > ITEMS_MAX) {
+		fprintf(stderr, "usage: row_cost CONNECTION SECONDS ROWS ITEMS binary|text\n");
 		return 2;
 	}
-	rows = atoi(argv[3]);
-	format = strcmp(argv[4], "binary") == 0;
+	format = strcmp(argv[5], "binary") == 0;
 	connection = connect_and_prepare(argv[1]);
 	srandom((unsigned)PQbackendPID(connection));
 	for (end = time(NULL) + atoi(argv[2]); time(NULL) < end; transactions++) {
-		choose(items, (size_t)rows);
+		choose(items, (size_t)rows, item_count);
 		if (format)
 			write_binary(arrays, items, (size_t)rows);
 		else
