@@ -207,8 +207,8 @@ static const char *const json_flag[] = {OWN_SWITCH "json", NULL};
 
 struct command_entry {
 	const char *name;
-	/* One of the next two members is set. run_app() is called only if app_check() accepts the
-	 * settings. */
+	/* Exactly one of the next two members is set. run_app() is called only if app_check()
+	 * accepts the settings. */
 	int (*run_app)(struct app *app, const struct operands *operands);
 	int (*run)(const struct settings *settings, const struct operands *operands);
 	const char *const *flags; /* the command's own flags; NULL if it takes only options */
@@ -256,8 +256,11 @@ static bool wants_help(int argc, char **argv)
 	return false;
 }
 
-/* Returns false, after reporting why, if the command takes no words or if the first word is a
- * misspelt verb. Commands check other words themselves. */
+/*
+ * Checks the words after the command. Returns false, after reporting why, if there is a word
+ * although the command takes none, or if the first word is a misspelt verb. Commands check all
+ * other words themselves.
+ */
 static bool words_fit(const struct command_entry *command, const struct operands *operands)
 {
 	const char *word = operands->word_count > 0 ? operands->words[0] : NULL;

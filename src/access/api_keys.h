@@ -26,7 +26,7 @@ struct api_key;
 
 /*
  * Reads a file; blocks. On failure returns NULL and writes to `why` (KEYS_WHY_SIZE bytes) which
- * line is wrong and how, but never a secret.
+ * line is wrong and what is wrong with it, but never a secret.
  */
 QP_MUST_CHECK struct key_ring *key_ring_read(const char *file, char *why);
 void key_ring_free(struct key_ring *ring);

@@ -10,14 +10,17 @@
 
 #include "base/slice.h"
 
+/* Each comment says what a request must contain. */
 enum access {
 	ACCESS_EXTERNAL,     /* an API key with the scope external, internal or admin */
 	ACCESS_INTERNAL,     /* an API key with the scope internal or admin */
 	ACCESS_ADMIN,        /* an API key with the scope admin */
-	ACCESS_PUBLIC,       /* neither API key nor token */
-	ACCESS_USER,         /* a user's token; same as ACCESS_INTERNAL if tokens are not checked */
+	ACCESS_PUBLIC,       /* nothing */
+	ACCESS_USER,         /* a user's token, or what ACCESS_INTERNAL requires if the server does
+			      * not check tokens */
 	ACCESS_OWNER,        /* a token of the user in the path, or what ACCESS_INTERNAL requires */
-	ACCESS_OWNER_STREAM, /* same as ACCESS_OWNER; EventSource may put the token in the query */
+	ACCESS_OWNER_STREAM, /* what ACCESS_OWNER requires; the token may also be in the query,
+			      * because a browser's EventSource cannot send headers */
 };
 
 /* Returns the name for people and documents, e.g. "external". The string is static. */

@@ -26,7 +26,7 @@ struct guard {
 	pthread_rwlock_t lock;
 	struct key_ring *keys;            /* NULL if no keys are checked */
 	struct token_checker *tokens;     /* NULL if no tokens are checked */
-	struct token_cache *known_tokens; /* tokens that `tokens` has found valid */
+	struct token_cache *known_tokens; /* tokens that `tokens` has accepted */
 	int64_t read_us;                  /* wall time at which a file was last read successfully */
 	_Atomic uint64_t generation;
 	struct tally refused[REFUSALS];

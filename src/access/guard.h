@@ -64,9 +64,10 @@ QP_MUST_CHECK enum status guard_check(struct guard *guard, struct arena *arena,
 	const struct access_question *question, struct caller *caller, const char **why);
 
 /*
- * Returns whether guard_check() would admit the request, without counting a refusal. Users' tokens
- * are not accepted here. Sets `*name` to the id of the API key that opens the route, allocated
- * from `arena`, or to {NULL, 0} if no API key opens it. Thread-safe.
+ * Returns whether the caller may call the route. Decides like guard_check(), except that it counts
+ * no refusals and refuses every request with a user's token. Sets `*name` to the id of the API key
+ * that opens the route, allocated from `arena`, or to {NULL, 0} if no API key opens it.
+ * Thread-safe.
  */
 bool guard_would_open(struct guard *guard, struct arena *arena,
 	const struct access_question *question, struct slice *name);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #define SETS 4096 /* a power of two */
-#define LOCKS 64  /* each lock guards every 64th set; with one lock, loops would often wait */
+#define LOCKS 64  /* each lock guards every 64th set; with only one lock, loops would often wait */
 
 struct known_token {
 	unsigned char digest[SHA256_SIZE];

@@ -1,10 +1,10 @@
 /*
  * Remembers valid tokens, so that a token's signature is verified only once and not with every
- * request. Without the cache, verification cost a quarter (HS256) to three quarters (ES256) of the
- * throughput of cached reads. The cache keeps the SHA-256 of a token, its subject and its expiry,
- * never the token.
+ * request. In measurements, verifying a token with every request reduced the throughput of reading
+ * a cached counter by a quarter (HS256) to three quarters (ES256). The cache keeps the SHA-256 of a
+ * token, its subject and its expiry, never the token.
  *
- * Memory is bounded: 16384 tokens, about 3 MB; pages that hold no token are never touched. The
+ * Memory is bounded: 16384 tokens, about 3 MB; memory pages without tokens are never touched. The
  * cache is divided into sets of TOKEN_CACHE_WAYS tokens. A full set drops its least recently used
  * token, which is verified again if it comes back. Entries are valid only for the key that verified
  * their signatures: a new key requires a new cache.

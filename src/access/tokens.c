@@ -5,7 +5,8 @@
  * (read_secret() refuses public keys for the same reason). The signature is verified before the
  * token's claims are parsed.
  *
- * Secrets do not linger: buffers that held the key file or a MAC are cleansed.
+ * Buffers that held the key file or a MAC are overwritten after use, so that secrets do not stay in
+ * memory longer than needed.
  */
 #include "access/tokens.h"
 
@@ -28,7 +29,8 @@
 #include "base/text.h"
 
 #define SECRET_MIN 32
-/* how many different bytes a secret must have; 32 random hexadecimal digits have more */
+/* a secret must contain at least this many different bytes; 32 random hexadecimal digits
+ * practically always contain more */
 #define SECRET_VALUES_MIN 8
 #define SECRET_MAX 4096
 #define KEY_FILE_MAX (64 * 1024)

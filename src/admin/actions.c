@@ -1,7 +1,7 @@
 /*
- * A request asks the services one after another and then merges their pages. A page never ends
- * between two records with the same time and id, so the time and id of its last record are enough
- * to find the next page.
+ * For a request, a page is read from each service, one service after another, and the pages are
+ * merged into one. The merged page never ends between two records with the same time and id, so the
+ * time and id of its last record are enough to find the next page.
  */
 #include "admin/actions.h"
 
@@ -28,7 +28,7 @@ struct collection {
 	struct lane_set *lanes[SOURCES_MAX];
 	size_t lanes_count;
 	size_t limit;
-	int64_t before_us; /* only records before this time and id are wanted */
+	int64_t before_us; /* the time and id after which the page begins; newest come first */
 	int64_t before_id;
 	struct operator_record *records;
 	size_t count;
@@ -72,7 +72,7 @@ static int compare_records(const void *left, const void *right)
 	return by_place != 0 ? by_place : slice_compare(a->target, b->target);
 }
 
-/* Sorts the records and drops duplicates, which services with the same database return. */
+/* Sorts the records, and drops the duplicates that come from services with the same database. */
 static void sort_records(struct collection *collection)
 {
 	struct operator_record *records = collection->records;
@@ -188,7 +188,7 @@ static void on_answered(struct request *request, struct command *command)
 		request_answer(request, answer_actions(request, collection));
 }
 
-/* Asks one service. Its page is appended to the pages of the previous services. */
+/* Reads a page from one service, and appends it to the pages of the previous services. */
 static void ask(struct request *request, struct collection *collection, size_t index)
 {
 	struct action_lookup *lookup = arena_new(&request->arena, struct action_lookup);

@@ -1,7 +1,8 @@
 /*
  * GET /operator/actions lists the actions of operators, newest first, from every database in which
- * this process records actions. Services may share a database or have their own. Therefore every
- * service is asked, in its own lanes, and an action that several services return is shown once.
+ * this process records actions. Services may share a database or have their own. Therefore the
+ * actions are read through the lanes of every service, and an action that several services return
+ * is shown once.
  */
 #ifndef QUIPU_ADMIN_ACTIONS_H
 #define QUIPU_ADMIN_ACTIONS_H

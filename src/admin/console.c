@@ -53,9 +53,9 @@ static void answer_file(struct request *request, struct slice name)
 	const struct console_file *file = find_file(name);
 
 	if (!file) {
-		request_answer(
-			request, answer_problem(&request->arena, STATUS_ROUTE_NOT_FOUND,
-					 "the console has no such file; it begins at /console"));
+		request_answer(request,
+			answer_problem(&request->arena, STATUS_ROUTE_NOT_FOUND,
+				"the console has no such file; its first page is /console"));
 		return;
 	}
 	request_answer(request, (struct answer){

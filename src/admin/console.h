@@ -7,8 +7,9 @@
  *   GET /operator/console/access    who the caller is, and which routes the caller may call
  *   GET /operator/console/stream    a snapshot every second, as an event stream
  *
- * The page is a client like any other: it can do only what the caller's API key can do with curl. A
- * separate thread takes the snapshots, once for all viewers and only while there are viewers.
+ * The pages have no special rights: they can do only what the viewer could do with curl and the
+ * same API key. A separate thread takes the snapshots, once for all viewers and only while there
+ * are viewers.
  */
 #ifndef QUIPU_ADMIN_CONSOLE_H
 #define QUIPU_ADMIN_CONSOLE_H
@@ -22,8 +23,8 @@ struct console_config {
 	/* Everything that the members of this struct point to must outlive the console. */
 	const struct metrics *metrics;
 	const struct router *router;
-	/* points to the guard, which is created later; the guard is NULL if callers are not
-	 * checked */
+	/* points to the program's pointer to the guard, because the guard is created later; that
+	 * pointer is NULL if callers are not checked */
 	struct guard *const *guard;
 	const char *roles; /* as in --roles */
 };
@@ -36,8 +37,8 @@ struct console *console_new(const struct console_config *config, struct router *
 /* Starts the thread that takes the snapshots. */
 void console_start(struct console *console);
 
-/* Ends the thread, if it was started. Must be called while everything that has metrics still
- * exists. */
+/* Ends the thread, if it was started. Call it before anything is freed whose metrics the thread
+ * collects. */
 void console_stop(struct console *console);
 
 /* Must be called after console_stop() and server_free(). */

@@ -1,8 +1,8 @@
 /*
- * Parses the metrics page, which is in Prometheus's text format, instead of reading the tallies
+ * Parses the metrics page, which is in Prometheus's text format, instead of reading the counters
  * themselves: every module already writes its numbers to that page, so new numbers appear in the
- * console without further work. Parsing a page of 100 KB takes less than a millisecond, once a
- * second and only while somebody watches.
+ * console without further work. Parsing a page of 100 KB takes less than a millisecond, and happens
+ * only once a second while somebody watches.
  */
 #include "admin/console_snapshot.h"
 
@@ -185,7 +185,8 @@ static void add_to_total(struct total *total, const struct sample *sample)
 		total->count += sample->value;
 }
 
-/* Leaves out empty buckets. Buckets are cumulative, so nothing is lost. */
+/* Leaves out buckets that count nothing beyond the previous bucket. Buckets are cumulative, so
+ * nothing is lost. */
 static void write_total(struct buffer *json, const struct total *total)
 {
 	double before = 0;
@@ -217,8 +218,10 @@ static bool is_bucket(struct slice name)
 	return name.len > len && memcmp(name.data + name.len - len, "_bucket", len) == 0;
 }
 
-/* Leaves out the buckets of histograms, and all histograms of routes, which would be too many. Also
- * leaves out zeros, except for dependencies, where 0 means that the dependency is down. */
+/* Returns whether a sample appears among "samples". Of all histograms, the buckets are left out. Of
+ * the histograms of request durations, the sums and counts are left out, too, because every route
+ * has such a histogram. Zeros are left out, except for dependencies, where 0 means that the
+ * dependency is down. */
 static bool is_shown(const struct sample *sample)
 {
 	if (is_bucket(sample->name) ||

@@ -7,9 +7,10 @@
  *    "samples":[["quipu_lane_depth","lane=\"counts-0\"",3],…]}
  *
  * Requests are summed by role and status class. Each of the three histograms is a sum over all
- * lanes or routes. Other samples are passed on unchanged. Zeros are left out, except for a
- * dependency that is down. The console computes rates and percentiles from the difference between
- * two snapshots, so the server need not remember the last snapshot.
+ * lanes or routes. Other samples are passed on unchanged, but buckets of histograms and zeros are
+ * left out. A zero stays if it means that a dependency is down. The console computes rates and
+ * percentiles from the difference between two snapshots, so the server need not remember the last
+ * snapshot.
  */
 #ifndef QUIPU_ADMIN_CONSOLE_SNAPSHOT_H
 #define QUIPU_ADMIN_CONSOLE_SNAPSHOT_H
@@ -18,7 +19,8 @@
 #include "http/router.h"
 
 /* Condenses the metrics in `page`. Appends the members "requests", "histograms" and "samples" to
- * the object in `json`, which must already have a member. Thread-safe. */
+ * the object in `json`, each after a comma, so the object must already have a member.
+ * Thread-safe. */
 void console_snapshot_write(struct buffer *json, struct slice page, const struct router *router);
 
 #endif

@@ -224,12 +224,13 @@ static void get_letter(void *context, struct request *request)
 
 /* ---- kinds ------------------------------------------------------------------------------- */
 
-/* Counts the letters of all kinds, one kind after another, each in the lanes of its service. */
+/* A count of the letters of one kind. The kinds are counted one after another, each in the lanes of
+ * its service. */
 struct kind_count {
 	struct read read;
 	const struct dead_letter_kinds *kinds;
 	size_t index;     /* the kind that is being counted */
-	int64_t *waiting; /* the number of letters of each kind */
+	int64_t *waiting; /* the number of letters of each kind; shared by all counts */
 };
 
 static const struct command_type kind_count_type = {"kind_count", false};

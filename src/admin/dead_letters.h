@@ -1,7 +1,8 @@
 /*
- * The operator's routes for dead letters: events, notifications and messages that a service has
- * given up. Operators can list them, look at one, replay or discard one, and publish events of an
- * outbox again. The commands `quipu dlq` and `quipu outbox` are clients of these routes.
+ * The operator's routes for dead letters: events, notifications and messages that a service could
+ * not process or deliver and no longer retries. Operators can list them, look at one, replay or
+ * discard one, and publish events of an outbox again. The commands `quipu dlq` and `quipu outbox`
+ * are clients of these routes.
  *
  * Each kind of dead letter is registered with the lanes of its service, so an operator's action is
  * a write like any other: it may have an Idempotency-Key and is answered after COMMIT.

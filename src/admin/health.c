@@ -1,7 +1,7 @@
 /*
  * Readiness is determined anew for each request to /readyz: every dependency reports without I/O
- * whether it can be used, so /readyz never blocks and needs no thread. A process that is being
- * stopped is not ready, although it still serves requests.
+ * whether it can be used, so /readyz never blocks and needs no thread of its own. A process that is
+ * being stopped is not ready, although it still serves requests.
  */
 #include "admin/health.h"
 
@@ -117,7 +117,8 @@ static void collect_latencies(const struct health *health, struct buffer *page)
 	char labels[128];
 
 	metrics_family(page, "quipu_dependency_duration_seconds", "summary",
-		"Round trips to a store or cache, commits of SQLite, publishes to a bus.");
+		"Duration of round trips to a store or cache, commits of SQLite, and publishes "
+		"to a bus.");
 	for (size_t i = 0; i < health->dependency_count; i++) {
 		const struct dependency *dependency = &health->dependencies[i];
 
@@ -133,8 +134,8 @@ static void collect_errors(const struct health *health, struct buffer *page)
 		STATUS_STORE_UNAVAILABLE, STATUS_OUTCOME_UNKNOWN};
 	char labels[128];
 
-	metrics_family(
-		page, "quipu_store_errors_total", "counter", "Round trips that failed, by kind.");
+	metrics_family(page, "quipu_store_errors_total", "counter",
+		"Round trips to a store that failed, by kind of error.");
 	for (size_t i = 0; i < health->store_count; i++) {
 		struct store *store = health->stores[i];
 

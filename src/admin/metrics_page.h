@@ -8,8 +8,8 @@
 /* Adds /metrics, which runs every collector of `metrics`. `metrics` must outlive the router. */
 void metrics_page_add_route(struct metrics *metrics, struct router *router);
 
-/* A metrics collector for the process and its version. Its context is an int64_t: the wall time of
- * the start, in us. */
+/* A metrics collector for the process and its version. `context` points to an int64_t: the wall
+ * time of the start, in us. */
 void process_collect(void *context, struct buffer *page);
 
 #endif

@@ -27,7 +27,8 @@ static void join_documents(json_t *into, json_t *document)
 		join_members(components, kind, members);
 }
 
-/* Makes the parameters that name the user optional, because a token names the user as well. */
+/* Makes the parameters that name the user optional, because a caller with a token need not send
+ * them: the token names the user. */
 static void require_tokens_only(json_t *document)
 {
 	json_t *components = json_object_get(document, "components");

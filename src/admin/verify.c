@@ -15,7 +15,8 @@
 #define PAGE_LIMIT 1000
 #define SENTENCE_SIZE 1024
 
-/* Separates the columns of a key in a cursor. No id has control characters. */
+/* Separates the columns of a key in a cursor. It occurs in no id, because ids have no control
+ * characters. */
 #define KEY_SEPARATOR '\x1f'
 
 void verify_add(struct verifiers *verifiers, const struct verifier *verifier)
@@ -114,8 +115,8 @@ void verify_finish(struct verify_page *page, struct slice first, struct slice se
 	buffer_add(&page->position, second);
 }
 
-/* Reads the key in a cursor into `rows`. A key has up to two numbers; if one is absent, its member
- * of `rows` stays unchanged. Returns false if a number cannot be read. */
+/* Reads the key in a cursor into `rows`. A key ends with up to two numbers; the member of `rows`
+ * for an absent number stays unchanged. Returns false if a number cannot be read. */
 static bool read_position(struct slice position, struct row_page *rows)
 {
 	rows->after[0] = slice_cut(&position, KEY_SEPARATOR);

@@ -1,13 +1,13 @@
 /*
- * The server side of `quipu verify`: reads the rows of a service page by page and reports every
- * difference, which is a row that violates the rules of the service. This module has what all
- * services share: routes, cursors and how a difference is reported. A service supplies a struct
- * verifier, whose parts are the tables to check, one after another.
+ * The server side of `quipu verify`: reads the rows of a service page by page and reports every row
+ * that violates the rules of the service. Such a violation is called a difference. This module has
+ * what all services share: routes, cursors and how a difference is reported. A service supplies a
+ * struct verifier, whose parts are the tables to check, one after another.
  *
  * Verification runs while requests are served, in the read lane of the service and outside write
  * transactions. Therefore a part may report a difference only if one snapshot of the rows proves
- * the difference, or if no write after the part's first read could remove it. A page reads about
- * `limit` rows through an index.
+ * the difference, or if no write that commits after the part's first read could remove the
+ * difference. A page reads about `limit` rows through an index.
  */
 #ifndef QUIPU_ADMIN_VERIFY_H
 #define QUIPU_ADMIN_VERIFY_H
@@ -23,7 +23,7 @@
 #define VERIFY_SKEW_US (5 * 60 * 1000000LL)
 
 struct verify_page {
-	struct arena *arena;  /* memory for one try of the page */
+	struct arena *arena;  /* memory for one attempt to read the page */
 	struct row_page rows; /* which rows to read */
 
 	/* The functions verify_finish…() and verify_differ…() set the next three members. */
@@ -40,8 +40,9 @@ struct verify_part {
 };
 
 struct verifier {
-	const char *name;       /* the name in the route and on the command line: "counts" */
-	const char *counted_as; /* NULL, or a second name for the member `checked` of answers */
+	const char *name; /* the name in the route and on the command line: "counts" */
+	/* NULL, or the name of another member of the answers that repeats `checked` */
+	const char *counted_as;
 	const struct verify_part *parts;
 	size_t part_count;
 	const void *context;
@@ -75,8 +76,9 @@ QP_MUST_CHECK enum status verify_look(const struct verify_request *request, stru
 /* ---- for the look() function of a part ---- */
 
 /*
- * Reports a difference in the row `id`. `what` is a word for programs and never changes. `format`
- * writes a sentence for people, which begins with the name of the row.
+ * Reports a difference in the row `id`. `what` is a word by which programs recognize the kind of
+ * difference, so it never changes. `format` writes a sentence for people, which begins with the
+ * name of the row.
  */
 void verify_differ(struct verify_page *page, struct slice id, const char *what, const char *format,
 	...) QP_PRINTF(4, 5);

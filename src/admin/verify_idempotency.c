@@ -31,7 +31,8 @@ static void check_pending(const struct verify_idempotency *kind, struct verify_p
 			"store",
 			(int)id.len, id.data);
 	if (lease_us > IDEMPOTENCY_LEASE_US + VERIFY_SKEW_US)
-		verify_differ(page, id, "long-lease", "%.*s: its lease lasts another %lld s",
+		verify_differ(page, id, "long-lease",
+			"%.*s: its lease lasts another %lld s, which is longer than any lease",
 			(int)id.len, id.data, (long long)(lease_us / 1000000));
 	if (kind->notes_number && !text_to_int(key->note, &number))
 		verify_differ(page, id, "note", "%.*s: it is pending, but its note is not a number",
@@ -46,8 +47,9 @@ static void check_key(const struct verify_idempotency *kind, struct verify_page 
 
 	if (key->fingerprint_size != FINGERPRINT_SIZE &&
 		key->fingerprint_size != FINGERPRINT_SIZE_1)
-		verify_differ(page, id, "fingerprint", "%.*s: its fingerprint has %zu bytes",
-			(int)id.len, id.data, key->fingerprint_size);
+		verify_differ(page, id, "fingerprint",
+			"%.*s: its fingerprint has %zu bytes instead of %d or %d", (int)id.len,
+			id.data, key->fingerprint_size, FINGERPRINT_SIZE, FINGERPRINT_SIZE_1);
 	if (!write_answer_is_kept(&answer))
 		verify_differ(page, id, "not-kept",
 			"%.*s: an answer with the status %d is never kept", (int)id.len, id.data,

@@ -1,8 +1,8 @@
 /*
  * Reports that a server has started. Always prints a line with the address, for scripts. If stdout
  * is a terminal, also prints the data folder, the engines, the roles, the console's address and the
- * changed options. If stderr is not a terminal, logs the version, the address, the roles and the
- * engines in one line.
+ * options that differ from their defaults. If stderr is not a terminal, logs the version, the
+ * address, the roles and the engines in one line.
  */
 #include <limits.h>
 #include <stdlib.h>

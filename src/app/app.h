@@ -6,7 +6,7 @@
  *   engines    the tables of engines for stores and buses
  *   open       opens the data folder, stores, buses and the cache
  *   outbox     starts everything that an outbox needs
- *   files      reads the files of keys, certificate and secrets, at start and on SIGHUP
+ *   files      reads the files with keys, certificates and secrets, at start and on SIGHUP
  *   serve      starts the server, runs it until a signal, and frees everything
  *   announce   reports what has started
  *   drain      waits for a signal, and stops serving step by step
@@ -58,7 +58,7 @@ struct entitlements_module;
 struct pots_module;
 struct unread_module;
 
-/* A thread of a service, or something that must be freed after such a thread has ended. */
+/* A thread of a service, or something that can be freed only after such a thread has ended. */
 struct app_worker {
 	void (*stop)(void *thing); /* stops and frees the worker; waits for the end of its thread */
 	void *thing;
@@ -78,7 +78,8 @@ struct app {
 	struct guard *guard;  /* NULL if neither API keys nor tokens are configured */
 	struct webhook_secrets *webhook_secrets; /* NULL if webhooks are not signed */
 	struct tls_context *tls;                 /* NULL if clients speak plain HTTP */
-	/* true if a file was refused at the last SIGHUP; a loop reads this member for /metrics */
+	/* true if a file was refused at the last SIGHUP; atomic, because other threads read it for
+	 * the metrics */
 	atomic_bool reload_failed;
 	struct admission admission;
 	struct server *server;
@@ -135,15 +136,17 @@ const char *store_url(const struct settings *settings, const char *own);
 
 struct limit_default;
 
-/* Reads --gateway-default-limit into `standard`. Returns false if the option is neither empty nor
- * COUNT/TIME, or if the time is not a multiple of --gateway-window-unit. */
+/* Reads --gateway-default-limit into `standard`, which becomes all zeros if the option is empty.
+ * Returns false if the option has a form other than COUNT/TIME, if COUNT or TIME is out of range,
+ * or if TIME is not a multiple of --gateway-window-unit. */
 QP_MUST_CHECK bool gateway_default_limit(
 	const struct settings *settings, struct limit_default *standard);
 
 /* ---- open.c ---- */
 
 /* Open and start a store or bus. On failure return NULL with a reason in `why`. app_close() frees
- * the result. With --trace-store the store is wrapped (adapters/store/tracing). */
+ * the result. With --trace-store, a wrapper around the store logs every call
+ * (adapters/store/tracing). */
 struct store *app_open_store(struct app *app, const struct store_plan *plan, char *why);
 struct bus *app_open_bus(struct app *app, const struct bus_plan *plan, char *why);
 
@@ -154,7 +157,8 @@ QP_MUST_CHECK bool app_open_cache(struct app *app, char *why);
 QP_MUST_CHECK bool app_open_stores(struct app *app, char *why);
 
 /* Spreads the tables of all stores over the nodes of their clusters; see ports/store.h. Prints the
- * statements to `out`. If several stores have the same URL, their database is handled only once. */
+ * statements to `out`, and executes them unless `dry_run` is true. If several stores have the same
+ * URL, their database is handled only once. */
 QP_MUST_CHECK bool app_distribute_stores(struct app *app, bool dry_run, FILE *out, char *why);
 
 /* Frees the cache, the buses and the stores that were opened, and unlocks the data folder. */
@@ -211,7 +215,8 @@ void app_add_chore(struct app *app, const struct chore *chore);
 /* Registers a notifier as a worker, to be freed after the workers that were added before it. */
 void app_add_notifier(struct app *app, struct notifier *notifier);
 
-/* Creates the router with the routes of all roles. This also creates the modules' structs. */
+/* Creates the router with the routes of all roles that the process plays. Also creates the structs
+ * of their modules. */
 void app_add_routes(struct app *app);
 
 /* Serves until SIGTERM or SIGINT. Returns the exit status of the program. */
@@ -239,8 +244,8 @@ void app_announce(const struct app *app);
 
 /* ---- drain.c ---- */
 
-/* Waits for SIGTERM or SIGINT, and on SIGHUP reads the files again. All threads must have blocked
- * these signals. */
+/* Waits for SIGTERM or SIGINT, and on SIGHUP calls app_reload_files(). All threads must have
+ * blocked these signals. */
 void app_wait_for_stop(struct app *app, const sigset_t *signals);
 
 /*
@@ -274,11 +279,11 @@ void app_start_outbox(struct app *app, const struct app_outbox *outbox);
 
 /* ---- modules ---- */
 
-/* A module runs one or two services. A process that plays any of the module's roles calls its
- * functions in the order in which they are declared. */
+/* A module runs one or two services. A process that plays any of the module's roles calls the
+ * functions below in the order of their declaration. */
 struct module {
 	unsigned roles;
-	/* also creates the module's struct and adds its OpenAPI document */
+	/* also creates the module's struct and adds the OpenAPI documents of its services */
 	void (*add_routes)(struct app *app);
 	QP_MUST_CHECK bool (*open_stores)(struct app *app, char *why);
 	/* opens the bus, the cache and the notifier; may be NULL */
@@ -296,8 +301,8 @@ extern const struct module unread_module;
  * only. */
 extern const struct bus_channel unread_channel;
 
-/* Returns the next module whose roles the process plays, or NULL. `before` is NULL in the first
- * call. */
+/* Returns the first module after `before` that has a role of this process, or NULL if there is
+ * none. If `before` is NULL, the search begins with the first module. */
 const struct module *module_next(const struct app *app, const struct module *before);
 
 #endif

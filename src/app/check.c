@@ -60,7 +60,7 @@ static bool check_store_url(const struct app *app, const char *own, char *why)
 	if (store_engine_find(url))
 		return true;
 	snprintf(why, OPTIONS_WHY_SIZE,
-		"a store must be sqlite: or a postgres:// URL; this value is neither");
+		"the URL of a store must be sqlite: or begin with postgres://");
 	return false;
 }
 
@@ -98,8 +98,8 @@ static bool check_cache(const struct app *app, char *why)
 
 	if (strcmp(cache, "memory") == 0 && shared)
 		snprintf(why, OPTIONS_WHY_SIZE,
-			"--cache memory cannot be used with PostgreSQL, because several processes "
-			"would disagree; use redis:// or none");
+			"--cache memory cannot be used with PostgreSQL, because the caches of "
+			"several processes would disagree; use redis:// or none");
 	else if (url_has_scheme(cache, "rediss://"))
 		snprintf(why, OPTIONS_WHY_SIZE,
 			"--cache rediss:// cannot be used: the Redis client of this build has no "
@@ -141,7 +141,7 @@ static bool check_bus(const struct app *app, const struct bus_check *bus, char *
 			"--%s has no host after ://; write host or host:port", bus->option);
 	else if (engine->has_file && app_plays(app, bus->from) != app_plays(app, bus->to))
 		snprintf(why, OPTIONS_WHY_SIZE,
-			"with --%s local: the roles %s must run in one process", bus->option,
+			"--%s can be local: only if the roles %s run in one process", bus->option,
 			bus->ends);
 	else
 		return true;
@@ -166,8 +166,8 @@ static bool check_buses(const struct app *app, char *why)
 	return true;
 }
 
-/* Checks an option that says how notifications or texts are sent. Its value `channel` must be
- * `plain` or the URL of a webhook. */
+/* Checks the value `channel` of an option that says where notifications or texts are sent. The
+ * value must equal `plain` ("log" or "console"), or be webhook: followed by a URL. */
 static bool check_notifier(const char *option, const char *channel, const char *plain, char *why)
 {
 	const char *problem;
@@ -246,7 +246,7 @@ static bool check_address(const struct settings *settings, char *why)
 		snprintf(why, OPTIONS_WHY_SIZE,
 			"%s can be reached from other machines, and their requests would not be "
 			"authenticated; set --api-keys, listen on 127.0.0.1, or set --insecure if "
-			"a proxy or firewall guards it",
+			"a proxy or firewall guards this address",
 			settings->listen);
 	else
 		return true;
@@ -274,8 +274,8 @@ static bool check_origins(const struct settings *settings, char *why)
 
 	if (allows_any && !*settings->api_keys)
 		snprintf(why, OPTIONS_WHY_SIZE,
-			"--cors-origins * needs --api-keys: without them every web page that a "
-			"user of this machine opens could read everything; list the origins "
+			"--cors-origins * needs --api-keys: without API keys, every web page that "
+			"a user of this machine opens could read everything; list the origins "
 			"instead");
 	else if (wrong.data)
 		snprintf(why, OPTIONS_WHY_SIZE,

@@ -57,7 +57,7 @@ struct copy {
 	bool json;
 	char why[OPTIONS_WHY_SIZE];
 	bool is_explained;    /* `why` already says what to do about the mark of the folder */
-	bool must_start_over; /* the copy cannot be continued: it would fail in the same way */
+	bool must_start_over; /* continuing the copy would fail in the same way */
 	struct moved moved;
 	struct copy_file files[FILES_MAX];
 	size_t file_count;
@@ -99,7 +99,7 @@ static const char *read_arguments(
 	if (operands->word_count > 0)
 		return "usage: quipu copy [--from sqlite:DIR] [--to postgres://...]";
 	if (from && (strncmp(from, "sqlite:", 7) != 0 || !from[7]))
-		return "--from must be sqlite:DIR, the folder of --data";
+		return "--from must be sqlite:DIR, where DIR is a data folder as in --data";
 	if (from)
 		copy->data = from + 7;
 	if (!url_has_scheme(copy->url, "postgres://") &&
@@ -195,12 +195,12 @@ static bool take_file(struct copy *copy, const char *name)
 }
 
 /*
- * Leaves out Idempotency-Keys that another file has as well. Each file in the folder has a table of
- * Idempotency-Keys, but the database has one table for all services. Keys of different services
- * usually differ in their scopes. But the routes for operators are the same for several services
- * (/operator/erase/{service}), so two files may have the same key for two requests. Only one of
- * these keys is copied. A retry of the other request gets 409, as it would if both services had
- * used the database from the start.
+ * If several files have the same Idempotency-Key, leaves it out of all of them but one. Each file
+ * in the folder has a table of Idempotency-Keys, but the database has one table for all services.
+ * Keys of different services usually differ in their scopes. But the routes for operators are the
+ * same for several services (/operator/erase/{service}), so two files may have the same key for two
+ * different requests. A retry of the request whose key was left out gets 409, as it would if both
+ * services had used the database from the start.
  */
 static bool share_keys(struct copy *copy)
 {
@@ -281,7 +281,8 @@ static bool begin(struct copy *copy)
 	       table_target_begin(copy->target, copy->data, copy->why, OPTIONS_WHY_SIZE);
 }
 
-/* Reads the mark of the folder, or prepares a new mark. */
+/* Reads the mark of the folder, or prepares a new mark if the folder has none. Returns false if the
+ * mark names another target. */
 static bool read_mark(struct copy *copy)
 {
 	char shown[MOVED_TO_SIZE];
@@ -390,8 +391,8 @@ static bool copy_tables(struct copy *copy)
 
 /* ---- verifying --------------------------------------------------------------------------- */
 
-/* Appends a value in the form that the SQL of postgres_table_plan.c hashes: "5:hello", blobs in
- * hex, "-" for NULL. */
+/* Appends a value in the form that the SQL of postgres_table_plan.c hashes: "5:hello" for the text
+ * hello, a blob in hex after the number of its hex digits, and "-" for NULL. */
 static void write_cell(struct buffer *out, const struct cell *cell)
 {
 	static const char digits[] = "0123456789abcdef";

@@ -93,7 +93,7 @@ static bool wait_for_requests(struct app *app, const sigset_t *signals)
 			return false;
 		}
 	} while (now_ns < until_ns);
-	log_line(LOG_WARN, "main", "--drain-timeout is over; refusing the remaining requests");
+	log_line(LOG_WARN, "main", "--drain-timeout has passed; refusing the remaining requests");
 	return false;
 }
 

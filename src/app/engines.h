@@ -34,9 +34,10 @@ struct bus_plan {
 };
 
 /*
- * If `scheme` ends with a colon, it is the engine's only URL; otherwise the URLs begin with it. If
- * `has_file` is true, `path` is the path of the plan's file in the data folder; otherwise it is
- * NULL. create() never fails, and the caller frees its result.
+ * If `scheme` ends with a colon, `scheme` itself is the engine's only URL; otherwise the engine's
+ * URLs begin with `scheme`. If `has_file` is true, `path` is the path of the plan's file in the
+ * data folder; otherwise `path` is NULL. create() never fails; the caller frees the store or bus
+ * that it returns.
  */
 struct store_engine {
 	const char *scheme;

@@ -1,7 +1,7 @@
 /*
  * The module of dialogs and counters. Both are in one module because they share a bus, and because
  * only a process that plays both roles can compare messages with counters (`quipu verify unread`).
- * Each has its own store, and either role can run alone.
+ * Each service has its own store, and either role can run alone.
  */
 #include "app/app.h"
 #include "events/message_event.h"
@@ -140,8 +140,8 @@ static bool open_others(struct app *app, char *why)
 
 /*
  * RabbitMQ confirms a message only after syncing it, which takes 20 ms or more. Therefore several
- * workers publish at the same time. That may reorder events, which counters tolerate. A store with
- * a single writer gains nothing from more workers.
+ * workers publish at the same time. Their events may arrive out of order, which counters tolerate.
+ * With a store that has a single writer, several workers would gain nothing.
  */
 #define RELAY_WORKERS 4
 

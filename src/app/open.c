@@ -22,7 +22,7 @@
 #include "app/app.h"
 #include "base/clock.h"
 
-/* The kernel releases the lock when the process ends, however it ends. */
+/* The kernel releases the lock when the process ends, even if it crashes. */
 bool app_lock_data(struct app *app, char *why)
 {
 	const char *data = app->settings.data;

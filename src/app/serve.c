@@ -142,8 +142,8 @@ static size_t connections_max(size_t wanted)
 	if (wanted <= most)
 		return wanted;
 	log_line(LOG_WARN, "main",
-		"allowing only %zu connections, because this process may have %zu file descriptors",
-		most, (size_t)limit.rlim_cur);
+		"allowing only %zu connections, because this process can open only %zu files", most,
+		(size_t)limit.rlim_cur);
 	return most;
 }
 
@@ -320,7 +320,8 @@ static void *end_late(void *unused)
 	pthread_setname_np(pthread_self(), "last-resort");
 	clock_nanosleep(CLOCK_MONOTONIC, 0, &wait, NULL);
 	log_line(LOG_WARN, "main",
-		"an engine's client library has not ended after %lld s; ending without it",
+		"the client library of a store, bus or cache did not stop within %lld s; exiting "
+		"anyway",
 		(long long)wait.tv_sec);
 	_exit(EXIT_SUCCESS);
 }
@@ -328,8 +329,8 @@ static void *end_late(void *unused)
 /*
  * Limits the time for release(). Some client libraries wait for their threads without a limit, or
  * until a time of day: librdkafka waits 196 s longer if the clock is set back by 196 s while Kafka
- * does not answer. The thread is never joined, because it must also end a process that hangs in
- * exit().
+ * does not answer. The thread that enforces the limit is never joined, because it must also end a
+ * process that hangs in exit().
  */
 static void limit_release(void)
 {
@@ -364,8 +365,8 @@ static void release(struct app *app)
 	log_line(LOG_INFO, "main", "stopped");
 }
 
-/* Closes everything that has been opened so far: the threads of client libraries must have ended
- * before exit() tears the libraries down. */
+/* Closes everything that has been opened so far, because the threads of client libraries must have
+ * ended before exit() tears the libraries down. */
 static int refuse_start(struct app *app, const char *why)
 {
 	fprintf(stderr, "quipu: %s\n", why);

@@ -42,8 +42,8 @@ size_t buffer_json_length(struct slice text);
 
 /*
  * Append a member of a JSON object: "name":"value", "name":7 or "name":"2026-01-08T07:10:00Z". A
- * comma comes first, unless the buffer is empty or ends with the opening brace. `name` must not
- * need escapes.
+ * comma comes first, unless the buffer is empty or ends with an opening brace. `name` must not need
+ * escapes.
  */
 void buffer_member(struct buffer *buffer, const char *name, struct slice value);
 void buffer_member_int(struct buffer *buffer, const char *name, int64_t value);

@@ -1,7 +1,7 @@
 /*
- * A clock is passed to whatever needs the time, so that tests can replace it. Wall time (wall_us)
- * is for times that are stored or shown. Monotonic time (steady_ns) never steps back and is for
- * deadlines and durations.
+ * Functions that need the time get a clock as an argument, so that tests can pass a clock of their
+ * own. Wall time (wall_us) is for times that are stored or shown. Monotonic time (steady_ns) never
+ * steps back and is for deadlines and durations.
  */
 #ifndef QUIPU_BASE_CLOCK_H
 #define QUIPU_BASE_CLOCK_H

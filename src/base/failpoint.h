@@ -1,9 +1,9 @@
 /*
- * Failpoints are named points in the code where a test build kills or stops itself, so that a crash
- * test hits exactly the moment it wants: QUIPU_FAILPOINTS=commit.before=kill@3,commit.after=stop.
- * `kill` sends SIGKILL to the process itself, `stop` sends SIGSTOP. With @N this happens the Nth
- * time that a thread passes the point; without @N, the first time. In release builds FAILPOINT()
- * compiles to nothing.
+ * Failpoints are named points in the code where a test build kills or stops itself, so that a test
+ * can crash the program at an exact moment:
+ * QUIPU_FAILPOINTS=commit.before=kill@3,commit.after=stop. `kill` sends SIGKILL to the process
+ * itself, `stop` sends SIGSTOP. With @N this happens the Nth time that a thread passes the point;
+ * without @N, the first time. In release builds FAILPOINT() compiles to nothing.
  *
  * `hold` holds the thread until the test closes the FIFO that QUIPU_FAILPOINT_GATE names. The test
  * can open the FIFO for writing only once the thread has reached the point. Other threads go on.
@@ -12,7 +12,7 @@
  * disable one of two mechanisms that have the same effect, or keep a thread from doing its work. In
  * release builds IS_SWITCHED_OFF() is always false.
  *
- * Thread-safe. An @N that is not a number aborts the process.
+ * Thread-safe. If N is not a number, the process aborts.
  */
 #ifndef QUIPU_BASE_FAILPOINT_H
 #define QUIPU_BASE_FAILPOINT_H

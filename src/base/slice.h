@@ -1,7 +1,7 @@
 /*
- * A slice is a run of bytes that belongs to someone else. Slices are passed by value, have no
- * terminating NUL and are never freed: they are valid as long as the arena or literal that they
- * point into. {NULL, 0} stands for "absent" where that differs from "empty".
+ * A slice is a run of bytes that it does not own. Slices are passed by value, have no terminating
+ * NUL and are never freed: they are valid as long as the arena or literal that they point into.
+ * {NULL, 0} stands for "absent" where that differs from "empty".
  */
 #ifndef QUIPU_BASE_SLICE_H
 #define QUIPU_BASE_SLICE_H

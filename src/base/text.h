@@ -29,7 +29,7 @@ struct slice text_prefix_end(struct arena *arena, struct slice prefix);
 /* Returns whether `text` is empty or has only spaces, tabs and line breaks. */
 bool text_is_blank(struct slice text);
 
-/* Parses an int64: digits with an optional minus, and nothing around them. */
+/* Parses an int64: digits with an optional minus in front, and nothing else. */
 bool text_to_int(struct slice text, int64_t *value);
 
 /*

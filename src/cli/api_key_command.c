@@ -19,15 +19,16 @@ static int print_key_json(const struct new_key *key)
 	return EXIT_SUCCESS;
 }
 
-/* Prints the key only after its line was written, because the key is useless without the line. */
+/* Prints the key only after the line for the key file was printed, because the key is useless
+ * without that line. */
 static int print_key(const struct new_key *key)
 {
 	if (puts(key->line) < 0 || fflush(stdout) != 0)
 		return report_failure(
 			EXIT_FAILURE, "cannot print the line for the key file; no key was created");
 	fprintf(stderr,
-		"This is the key for the client. It is shown only now: the line for the key file "
-		"contains only its hash.\n%s\n",
+		"The following API key, for the client, is shown only now, because the key file "
+		"stores a hash instead of the key:\n%s\n",
 		key->shown);
 	return EXIT_SUCCESS;
 }

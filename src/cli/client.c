@@ -2,8 +2,8 @@
  * Every client has one libcurl handle, which sends one request after another. Clients that send at
  * the same time use a multi handle, which keeps their connections. The server is not trusted:
  * answers are bounded and must be JSON objects, and links to a next page are followed only to a
- * path on the same server. Messages never contain passwords or API keys: they name the server by
- * `shown`, its address without user and password.
+ * path on the same server. Error messages never contain passwords or API keys: they name the server
+ * by `shown`, its address without user and password.
  */
 #include "cli/client.h"
 
@@ -40,8 +40,8 @@ struct client {
 
 /* ---- finding the server ------------------------------------------------------------------ */
 
-/* Writes a host in the form that a URL requires, with brackets around IPv6. Replaces an address
- * that means all interfaces with loopback. */
+/* Writes a host in the form that a URL requires, with brackets around IPv6. If the host is an
+ * address that means all interfaces, writes the loopback address instead. */
 static void write_host(struct slice host, char *out, size_t size)
 {
 	if (slice_starts_with(host, "[") && host.len > 1)
@@ -124,7 +124,8 @@ static bool find_key(const char *file, char key[KEY_MAX], char *why)
 	if (take_key(text, key))
 		return true;
 	snprintf(why, CLIENT_WHY_SIZE,
-		"there is no API key in %s; it must be a single word, as quipu keys new prints it",
+		"there is no API key in %s; an API key is a single word, as quipu keys new "
+		"prints it",
 		*file ? file : KEY_VARIABLE);
 	return false;
 }
@@ -140,23 +141,23 @@ static bool has_part(CURLU *url, CURLUPart part, const char *usual)
 	return has;
 }
 
-/* Parses `server` into `url`. Returns what is wrong with it, or NULL if it is valid. */
+/* Parses `server` into `url`. Returns what is wrong with `server`, or NULL if it is valid. */
 static const char *read_url(CURLU *url, const char *server)
 {
 	CURLUcode code;
 
 	if (strncasecmp(server, "http://", 7) != 0 && strncasecmp(server, "https://", 8) != 0)
-		return "it must begin with http:// or https://";
+		return "the URL must begin with http:// or https://";
 	code = curl_url_set(url, CURLUPART_URL, server, 0);
 	if (code != CURLUE_OK)
 		return curl_url_strerror(code);
 	if (has_part(url, CURLUPART_PATH, "/") || has_part(url, CURLUPART_QUERY, "") ||
 		has_part(url, CURLUPART_FRAGMENT, ""))
-		return "it must have nothing after host and port";
+		return "the URL must have nothing after host and port";
 	return NULL;
 }
 
-/* Returns the URL without the slash at its end. The caller frees it. */
+/* Returns the URL as text, without a slash at the end. The caller frees the text. */
 static char *write_url(CURLU *url)
 {
 	char *text = NULL, *copy;
@@ -384,8 +385,8 @@ static bool read_refusal(const struct client *client, const struct client_answer
 			"the server at %s does not know this API key (HTTP 401)", client->shown);
 	else
 		snprintf(why, CLIENT_WHY_SIZE,
-			"the server at %s requires an API key (HTTP 401); name its file with "
-			"--api-key-file, or set " KEY_VARIABLE,
+			"the server at %s requires an API key (HTTP 401); name a file that "
+			"contains it with --api-key-file, or set " KEY_VARIABLE,
 			client->shown);
 	return true;
 }
@@ -429,8 +430,8 @@ static void write_failure(struct client *client, CURLcode code, char *why)
 		snprintf(why, CLIENT_WHY_SIZE, "the answer from %s is too long", client->shown);
 	else if (code == CURLE_PEER_FAILED_VERIFICATION)
 		snprintf(why, CLIENT_WHY_SIZE,
-			"the certificate of %s is not trusted: %s; use the name in the certificate "
-			"with --server https://name:port, and name its authority with --ca-file",
+			"the certificate of %s is not trusted: %s; --server must name the host as "
+			"the certificate does, and --ca-file the file with the CA that issued it",
 			client->shown, client->detail);
 	else if (code == CURLE_SSL_CACERT_BADFILE)
 		snprintf(why, CLIENT_WHY_SIZE, "--ca-file %s has no certificates to trust",

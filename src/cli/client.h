@@ -84,8 +84,9 @@ void client_group_free(struct client_group *group);
 QP_MUST_CHECK bool client_group_post(
 	struct client_group *group, struct client_post *posts, size_t count, char *why);
 
-/* Writes to `why` why an answer is not a success: which API key is needed, the first invalid field,
- * the answer's detail, or at least the HTTP status. */
+/* Writes to `why` the reason for an answer that is not a success. The reason says which API key is
+ * needed, or which field is invalid, or repeats the answer's detail. If the answer says nothing
+ * more, the reason is the HTTP status. */
 void client_read_problem(
 	const struct client *client, const struct client_answer *answer, char why[CLIENT_WHY_SIZE]);
 

@@ -45,7 +45,7 @@ struct verb {
 	const char *usage;
 	size_t words_least;
 	size_t words_most;
-	const char *flags;    /* those of dlq_flags that the verb accepts, separated by spaces */
+	const char *flags;    /* which of dlq_flags the verb accepts, separated by spaces */
 	const char *required; /* the flag that the verb requires, or NULL */
 	int (*run)(struct call *call);
 };
@@ -66,7 +66,8 @@ static void print_json(const json_t *value)
 	putchar('\n');
 }
 
-/* Returns true if the route is missing because the server does not run its role. */
+/* Returns true if the route is missing because the server does not run the role that has the
+ * route. */
 static bool is_missing_route(const struct client_answer *answer)
 {
 	struct slice code = client_text(answer->json, "code");
@@ -126,7 +127,8 @@ static struct letter_name *read_names(struct call *call)
 		if (read_name(call->words[i], &names[i]))
 			continue;
 		report_failure(EXIT_USAGE,
-			"\"%s\" is not a dead letter; write it as quipu dlq list shows it: %s",
+			"\"%s\" is not the name of a dead letter; quipu dlq list shows the "
+			"names: %s",
 			call->words[i], list_kinds(&call->arena, "/ID"));
 		return NULL;
 	}
@@ -457,7 +459,7 @@ static int dlq_discard(struct call *call)
 	struct buffer body = buffer_make(&call->arena, why.len + 16);
 
 	if (text_is_blank(why) || !text_is_utf8(why))
-		return report_failure(EXIT_USAGE, "--why must say why, in UTF-8");
+		return report_failure(EXIT_USAGE, "--why must contain a reason, in UTF-8");
 	buffer_text(&body, "{\"why\":");
 	buffer_json_string(&body, why);
 	buffer_char(&body, '}');

@@ -212,7 +212,7 @@ static int report_server(const struct demo *demo, const char *what)
 static void welcome(const struct demo *demo)
 {
 	printf("Quipu runs with every service on a temporary folder, %s.\n"
-	       "Ctrl-C ends it and removes the folder.\n\n"
+	       "Ctrl-C stops Quipu and removes the folder.\n\n"
 	       "  console  %s/console\n"
 	       "  API      %s/openapi.json\n\n",
 		demo->folder, demo->address, demo->address);

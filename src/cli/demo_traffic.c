@@ -32,7 +32,7 @@ struct demo_visitor {
 
 /* ---- sending ----------------------------------------------------------------------------- */
 
-/* Plans a request of the next visitor, with a body in the style of printf(). */
+/* Plans a request of the next visitor. Formats the body of the request like printf(). */
 QP_PRINTF(3, 4)
 static struct demo_visitor *plan(
 	struct demo_traffic *traffic, const char *target, const char *format, ...)
@@ -210,7 +210,7 @@ static void learn_message(struct demo_traffic *traffic, int subject, const json_
 		(int)id.len, id.data);
 }
 
-/* Everybody writes to the person who is next in `people`. */
+/* Each person who writes sends a message to the next person in `people`. */
 static void write_messages(struct demo_traffic *traffic)
 {
 	for (int i = wave(traffic, 100, 8); i > 0; i--) {
@@ -249,7 +249,7 @@ static void count_visits(struct demo_traffic *traffic)
 }
 
 /* After SEATS requests the concert is sold out: the count has reached its lower bound, and the
- * server refuses every further request. */
+ * server refuses to decrease it further. */
 static void sell_seats(struct demo_traffic *traffic)
 {
 	for (int i = 0; i < 2 && traffic->round % 4 == 0; i++)

@@ -1,7 +1,8 @@
 /*
  * Plays the traffic of quipu demo. In each round, a few dozen requests to all services arrive at
- * the same moment, each on a connection of its own, so that the server has something to combine.
- * The number of requests rises and falls, and limits refuse some of them. Main thread only.
+ * the same moment, each on a connection of its own, so that the server can combine them into
+ * batches. The number of requests rises and falls, and limits refuse some of them. Main thread
+ * only.
  */
 #ifndef QUIPU_CLI_DEMO_TRAFFIC_H
 #define QUIPU_CLI_DEMO_TRAFFIC_H
@@ -28,7 +29,7 @@ struct demo_traffic {
 
 /*
  * Connects the visitors to the server and creates counts, limits and pots. On failure returns false
- * with the reason in `traffic->why`. demo_traffic_close() must be called in any case.
+ * with the reason in `traffic->why`. demo_traffic_close() must be called even after a failure.
  */
 QP_MUST_CHECK bool demo_traffic_open(struct demo_traffic *traffic, const struct settings *settings);
 void demo_traffic_close(struct demo_traffic *traffic);

@@ -1,7 +1,7 @@
 /*
  * quipu erase-user ID [--dry-run] erases a person from every service that the server runs, step by
- * step; with --dry-run it only counts the rows. It also names the services that this server does
- * not run, so that nobody thinks the person is gone everywhere. If it was interrupted, it can
+ * step; with --dry-run it only counts the rows. It also names the services with data about persons
+ * that this server does not run, because the person is not erased there. An interrupted command can
  * simply be run again. Main thread only.
  */
 #ifndef QUIPU_CLI_ERASE_COMMAND_H
@@ -12,8 +12,7 @@
 /* The command's own flags, for options_read(). */
 extern const char *const erase_flags[];
 
-/* Returns the exit status: 0 on success, 1 if something was not done, or 2 if the arguments are
- * wrong. */
+/* Returns the exit status: 0 on success, 1 if a step failed, or 2 if the arguments are wrong. */
 int erase_run(const struct settings *settings, const struct operands *operands);
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * Reads the arguments of a command: options, the command's own flags, and words. A flag is looked
- * up first among the flags that every command has (--config), then among the command's own flags,
- * then in the option table. This file only collects the values of options: flags override all other
- * sources, so settings.c applies them last.
+ * up first among the flags that every command has (such as --config), then among the command's own
+ * flags, then in the option table. This file only collects the values of options: flags override
+ * all other sources, so settings.c applies them last.
  */
 #include "cli/flags.h"
 
@@ -145,7 +145,8 @@ static bool json_fits(struct flags *flags, char *why)
 
 	if (settings->json && !settings->print_config && !settings->check_config) {
 		snprintf(why, OPTIONS_WHY_SIZE,
-			"--json requires --print-config or --check-config here; see quipu help");
+			"this command accepts --json only with --print-config or --check-config; "
+			"see quipu help");
 		return false;
 	}
 	settings->json = settings->json || (own && *own);

@@ -32,8 +32,8 @@ int health_run(const struct settings *settings, const struct operands *operands)
 	client = client_open(settings, why);
 	if (!client)
 		return report_failure(EXIT_USAGE, "%s", why);
-	/* Accept any certificate: the server is on this machine, and its certificate says nothing
-	 * about whether it is alive. */
+	/* Without --server and --ca-file, accept any certificate: the server is on this machine,
+	 * and a wrong certificate does not mean that the server is down. */
 	if (!*settings->server && !*settings->ca_file)
 		client_trust_anyone(client);
 	code = ask(client, operands_flag(operands, "json") != NULL);

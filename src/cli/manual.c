@@ -1,7 +1,7 @@
 /*
- * The pages are generated from one list of commands, one list of special flags, and the option
- * table; each page has its own format. Help texts are fragments in lower case without a full stop,
- * so that every page can put them into its own sentence or cell.
+ * The pages are generated from a list of commands, two lists of flags, and the option table; each
+ * page has its own format. Help texts are fragments in lower case without a full stop, so that
+ * every page can put them into its own sentence or cell.
  */
 #include "cli/manual.h"
 
@@ -49,12 +49,14 @@ static const struct usage usages[] = {
 		"try every service in a temporary folder, with simulated traffic and the console",
 		SHOW_DEMO},
 	{"copy", "", "[--from sqlite:DIR] [--to URL] [--json]",
-		"move the data of a folder to PostgreSQL; continues where it stopped", SHOW_COPY},
+		"move the data of a folder to PostgreSQL; run it again after an interruption",
+		SHOW_COPY},
 	{"keys", "new", "ID [--scopes LIST] [--json]",
 		"create an API key for the file of --api-keys", SHOW_NONE},
 	{"routes", "", "[--json]", "list all routes with method, path, access and role", SHOW_NONE},
 	{"version", "", "[--json]", "print the version", SHOW_NONE},
-	{"help", "", "[COMMAND]", "print this help, or the help of one command, as --help does",
+	{"help", "", "[COMMAND]",
+		"print this help, or the help of one command (also: quipu COMMAND --help)",
 		SHOW_NONE},
 	{"help", "man", "", "print the man page", SHOW_NONE},
 	{"help", "bash", "", "print the completion for bash", SHOW_NONE},
@@ -82,11 +84,13 @@ static const struct {
 	const char *flag;
 	const char *help;
 } own_flags[] = {
-	{"demo", "--seconds N", "length of the traffic, 0 to 3600; the server then runs on [60]"},
-	{"copy", "--from sqlite:DIR", "the folder to move; no server may use it [that of --data]"},
+	{"demo", "--seconds N",
+		"how long to send traffic, 0 to 3600 s; afterwards, the server keeps running [60]"},
+	{"copy", "--from sqlite:DIR",
+		"the data folder to move, while no server uses it [the folder of --data]"},
 	{"copy", "--to URL",
-		"the database, postgres://...; a password is refused here: put it into QUIPU_STORE "
-		"[that of --store or QUIPU_STORE]"},
+		"the database to move to, postgres://...; a URL with a password is refused here: "
+		"set QUIPU_STORE to it instead [the URL of --store or QUIPU_STORE]"},
 	{"copy", "--json", "print the result as JSON, for programs"},
 };
 
@@ -97,8 +101,10 @@ static const struct {
 	const char *help;
 } specials[] = {
 	{"config", "FILE", "read options from an INI file"},
-	{"print-config", "[--json]", "show all options with their values and where they come from"},
-	{"check-config", "[--json]", "only check the options and the key and certificate files"},
+	{"print-config", "[--json]",
+		"show every option with its value, and where the value comes from"},
+	{"check-config", "[--json]",
+		"check the options, the key files and the certificate file, and exit"},
 };
 
 #define USAGE_COUNT (sizeof(usages) / sizeof(usages[0]))
@@ -144,9 +150,8 @@ static void write_help(FILE *out)
 		snprintf(flag, sizeof(flag), "--%s %s", specials[i].name, specials[i].value);
 		fprintf(out, "  %-28s %s\n", flag, specials[i].help);
 	}
-	fputs("\nEach of the following options can also be set as QUIPU_NAME in the environment or "
-	      "as a "
-	      "line of the file.\n",
+	fputs("\nEach of the following options can also be set as QUIPU_NAME in the environment, "
+	      "or as a line of the file that --config names.\n",
 		out);
 	for (size_t i = 0; i < OPTION_GROUPS; i++) {
 		fputs("\n", out);
@@ -520,8 +525,8 @@ static void write_configuration(FILE *out)
 	      "- Passwords are part of URLs. Set such URLs in the file or the environment, because "
 	      "everyone on the machine can see flags.\n"
 	      "- A time is a number with a unit: `20ms`, `5s`, `1m`, `24h`, `30d`. A yes-or-no "
-	      "option is set by its flag alone; elsewhere write\n"
-	      "  `yes` or `no`.\n"
+	      "option needs no value as a flag; in the\n"
+	      "  environment and the file, write `yes` or `no`.\n"
 	      "- A line of the file has at most 4096 bytes. A line that begins with `#` or `;` is "
 	      "a "
 	      "comment, and so is everything after ` ;`.\n"

@@ -22,8 +22,9 @@ int manual_help(const char *command);
  * help". */
 const char *manual_guess(const char *word);
 
-/* Some commands need a verb, such as `dlq list`. If `command` does, and `word` is none of its verbs
- * but resembles one, returns that verb. Otherwise returns NULL. */
+/* Some commands require a verb: `quipu dlq`, for example, requires `list` or another verb. If
+ * `command` requires a verb, and `word` is not such a verb but resembles one, returns the verb that
+ * it resembles. Otherwise returns NULL. */
 const char *manual_meant_verb(const char *command, const char *word);
 
 /* Prints a page of the manual. Returns the exit status: 0 on success, or 2 if there is no such

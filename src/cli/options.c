@@ -22,10 +22,10 @@ static const struct option options[] = {
 	{"listen", TYPE_TEXT, FIELD(listen), "127.0.0.1:8080", 0, 0, "HOST:PORT",
 		"address to listen on; port 0 chooses a free port"},
 	{"server", TYPE_URL, FIELD(server), "", 0, 0, "URL",
-		"running server for health, dlq, outbox, erase-user and verify; without it, the "
-		"one at --listen"},
+		"running server that health, dlq, outbox, erase-user and verify call; if not set, "
+		"the server at --listen"},
 	{"data", TYPE_TEXT, FIELD(data), "quipu-data", 0, 0, "DIR",
-		"folder of the SQLite files; one process at a time can use it"},
+		"folder of the SQLite files; only one process at a time can use it"},
 	{"roles", TYPE_TEXT, FIELD(roles), "all", 0, 0, "LIST",
 		"roles to run, separated by commas: counts, gateway, sender, entitlements, "
 		"notifications, pots, dialogs, counters"},
@@ -82,16 +82,19 @@ static const struct option options[] = {
 		"none, memory, redis://host:port, redis+sentinel://host:port,host:port/master, or "
 		"auto: memory with SQLite, none with PostgreSQL"},
 	{"gateway-window-unit", TYPE_DURATION, FIELD(gateway_window_unit_us), "1m", LEAST_TIME_US,
-		24 * HOUR_US, "TIME", "duration of a timeWindow of 1; tests use a short one"},
+		24 * HOUR_US, "TIME",
+		"length of the window of a limit whose timeWindow is 1; shorter in tests"},
 	{"gateway-default-limit", TYPE_TEXT, FIELD(gateway_default_limit), "", 0, 0, "N/TIME",
-		"limit for users without their own, such as 5/1m; if not set, sends to them are "
-		"refused"},
+		"limit for users who have no limit of their own, such as 5/1m (5 messages per "
+		"minute); if not set, messages to these users are refused"},
 	{"pots-lock-wait", TYPE_DURATION, FIELD(pots_lock_wait_us), "20ms", LEAST_TIME_US, HOUR_US,
-		"TIME", "pause before each retry for a pot that another process has locked"},
+		"TIME", "pause before each retry while another process has locked the pot"},
 	{"pots-lock-retries", TYPE_INT, FIELD(pots_lock_retries), "50", 0, 1000000, "N",
-		"how many times to retry before answering with Twirp's \"aborted\""},
+		"how many times to retry while a pot is locked, before answering with Twirp's "
+		"\"aborted\""},
 	{"pots-lock-ttl", TYPE_DURATION, FIELD(pots_lock_ttl_us), "10s", LEAST_TIME_US,
-		MOST_TIME_US, "TIME", "age at which the lock of a pot may be taken over"},
+		MOST_TIME_US, "TIME",
+		"time after which a lock of a pot expires if its owner has not released it"},
 	{"lanes", TYPE_INT, FIELD(lanes), "0", 0, 64, "N",
 		"write lanes per service; 0 means 1 with SQLite and 2 with PostgreSQL"},
 	{"loops", TYPE_INT, FIELD(loops), "0", 0, 256, "N", "HTTP threads; 0 means one per core"},
@@ -104,14 +107,15 @@ static const struct option options[] = {
 	{"lane-bytes", TYPE_INT, FIELD(lane_bytes), "33554432", 65536, INT64_MAX / 2, "N",
 		"maximum memory of the requests waiting in a lane, in bytes"},
 	{"max-connections", TYPE_INT, FIELD(max_connections), "16384", 1, 1000000, "N",
-		"maximum number of client connections; a further one replaces the connection that "
-		"has waited longest for its client, or is refused with 503 OVERLOADED"},
+		"maximum number of client connections; a further connection replaces the one "
+		"whose client has kept the server waiting longest or, if there is none, is "
+		"refused with 503 OVERLOADED"},
 	{"h2-streams", TYPE_INT, FIELD(h2_streams), "256", 1, 65536, "N",
 		"maximum number of requests and event streams at once on one connection of HTTP/2; "
 		"further requests are reset with REFUSED_STREAM"},
 	{"client-bytes", TYPE_INT, FIELD(client_bytes), "268435456", 1048576, INT64_MAX / 2, "N",
-		"maximum memory for requests that clients are sending and answers that they have "
-		"not read, in bytes"},
+		"maximum memory for requests that clients are sending and answers that clients "
+		"have not read, in bytes"},
 	{"deadline", TYPE_DURATION, FIELD(deadline_us), "5s", LEAST_TIME_US, MOST_TIME_US, "TIME",
 		"how long a request may wait before it is refused"},
 	{"head-timeout", TYPE_DURATION, FIELD(head_timeout_us), "10s", LEAST_TIME_US, MOST_TIME_US,
@@ -121,8 +125,8 @@ static const struct option options[] = {
 	{"idle-timeout", TYPE_DURATION, FIELD(idle_timeout_us), "60s", LEAST_TIME_US, MOST_TIME_US,
 		"TIME", "how long a connection may stay idle"},
 	{"drain-delay", TYPE_DURATION, FIELD(drain_delay_us), "0", 0, HOUR_US, "TIME",
-		"how long to keep accepting connections after SIGTERM, while /readyz says 503, so "
-		"that load balancers notice first"},
+		"how long to keep accepting connections after SIGTERM, while /readyz answers 503, "
+		"so that load balancers stop sending requests in time"},
 	{"drain-timeout", TYPE_DURATION, FIELD(drain_timeout_us), "30s", 0, MOST_TIME_US, "TIME",
 		"how long to wait for requests to finish after SIGTERM"},
 	{"stream-heartbeat", TYPE_DURATION, FIELD(stream_heartbeat_us), "15s", LEAST_TIME_US,
@@ -137,7 +141,8 @@ static const struct option options[] = {
 	{"idempotency-ttl", TYPE_DURATION, FIELD(idempotency_ttl_us), "24h", LEAST_TIME_US,
 		MOST_TIME_US, "TIME", "how long an Idempotency-Key is remembered"},
 	{"allowed-hosts", TYPE_TEXT, FIELD(allowed_hosts), "", 0, 0, "LIST",
-		"names that a Host or Origin may have besides loopback, separated by commas"},
+		"host names that the headers Host and Origin may contain besides those of "
+		"loopback, separated by commas"},
 	{"cors-origins", TYPE_TEXT, FIELD(cors_origins), "", 0, 0, "LIST",
 		"origins whose web pages may use this server, such as https://app.example.org, "
 		"separated by commas; * allows all and needs --api-keys"},
@@ -145,22 +150,24 @@ static const struct option options[] = {
 		"API keys that callers must use (created with quipu keys new); read again on "
 		"SIGHUP"},
 	{"api-key-file", TYPE_TEXT, FIELD(api_key_file), "", 0, 0, "FILE",
-		"API key that health, dlq, outbox, erase-user and verify send to the server; "
-		"without it, QUIPU_API_KEY in the environment"},
+		"file with the API key that health, dlq, outbox, erase-user and verify send to "
+		"the server; if not set, they send the key in the variable QUIPU_API_KEY"},
 	{"jwt-key", TYPE_TEXT, FIELD(jwt_key), "", 0, 0, "FILE",
 		"key that verifies users' tokens, for dialogs and counters: a public key "
 		"in PEM, or the secret for HS256; read again on SIGHUP"},
 	{"jwt-algorithm", TYPE_TEXT, FIELD(jwt_algorithm), "RS256", 0, 0, "NAME",
 		"the only algorithm accepted for users' tokens: HS256, RS256 or ES256"},
 	{"jwt-issuer", TYPE_TEXT, FIELD(jwt_issuer), "", 0, 0, "TEXT",
-		"required iss of users' tokens; if not set, any is accepted"},
+		"value required in the claim iss of users' tokens; if not set, any value is "
+		"accepted"},
 	{"jwt-audience", TYPE_TEXT, FIELD(jwt_audience), "", 0, 0, "TEXT",
-		"required aud of users' tokens; if not set, any is accepted"},
+		"value required in the claim aud of users' tokens; if not set, any value is "
+		"accepted"},
 	{"jwt-leeway", TYPE_DURATION, FIELD(jwt_leeway_us), "30s", 0, HOUR_US, "TIME",
 		"how much the issuer's clock may differ from the server's"},
 	{"tls-cert", TYPE_TEXT, FIELD(tls_cert), "", 0, 0, "FILE",
-		"certificate for HTTPS (PEM, followed by those of its authorities), with "
-		"--tls-key; read again on SIGHUP"},
+		"certificate for HTTPS, in PEM, followed by the certificates of its authorities; "
+		"needs --tls-key; read again on SIGHUP"},
 	{"tls-key", TYPE_TEXT, FIELD(tls_key), "", 0, 0, "FILE",
 		"private key of --tls-cert (PEM, not encrypted)"},
 	{"ca-file", TYPE_TEXT, FIELD(ca_file), "", 0, 0, "FILE",
@@ -177,7 +184,7 @@ static const struct option options[] = {
 	{"access-log", TYPE_FLAG, FIELD(access_log), "no", 0, 0, NULL,
 		"log a line for every answer, at level info"},
 	{"console", TYPE_TEXT, FIELD(console), "on", 0, 0, "WORD",
-		"on serves the console at /console, off leaves it out"},
+		"whether to serve the console at /console: on or off"},
 	{"trace-store", TYPE_FLAG, FIELD(trace_store), "no", 0, 0, NULL,
 		"for debugging: log every call to a store, with its duration, row count and "
 		"result; "
@@ -186,7 +193,8 @@ static const struct option options[] = {
 
 #define OPTION_COUNT (sizeof(options) / sizeof(options[0]))
 
-_Static_assert(OPTION_COUNT <= OPTIONS_MAX, "arrays have room for every option");
+_Static_assert(
+	OPTION_COUNT <= OPTIONS_MAX, "arrays of OPTIONS_MAX must have room for every option");
 
 /* ---- the table --------------------------------------------------------------------------- */
 

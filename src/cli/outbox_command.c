@@ -15,8 +15,8 @@
 
 const char *const outbox_flags[] = {"since", OWN_SWITCH "json", NULL};
 
-/* Parses a time, or a duration such as "24h", which means that long ago. Returns false if `text` is
- * neither. */
+/* Parses a time, or a duration such as "24h", which stands for the time 24 hours ago. Returns false
+ * if `text` is neither. */
 static bool read_since(const char *text, int64_t *time_us)
 {
 	int64_t ago_us;
@@ -45,7 +45,8 @@ static int report_resent(struct client *client, const struct client_answer *answ
 	}
 	if (slice_is(code, status_code(STATUS_ROUTE_NOT_FOUND)) ||
 		slice_is(code, status_code(STATUS_ROLE_NOT_HERE)))
-		snprintf(why, sizeof(why), "the server at %s runs no role with an outbox",
+		snprintf(why, sizeof(why),
+			"the server at %s runs no role with the requested outbox",
 			client_server(client));
 	else
 		client_read_problem(client, answer, why);

@@ -7,8 +7,8 @@
 
 #define NAME_MAX_LEN 64
 
-/* A parameter is a secret if its name contains one of these words. The names of parameters that
- * name files, such as passfile and sslkey, contain none of these words. */
+/* A parameter is a secret if its name contains one of these words. Parameters whose value is only
+ * the path of a file, such as passfile and sslkey, contain none of these words in their names. */
 static const char *const secret_words[] = {
 	"password", "passwd", "token", "secret", "apikey", "api_key", "api-key", "key.pem"};
 
@@ -17,19 +17,19 @@ static bool has_scheme(const char *url, const char *scheme)
 	return strncmp(url, scheme, strlen(scheme)) == 0;
 }
 
-/* Returns whether `text`, which follows a colon of `url`, is the port of a webhook and not a
- * password. The URL of a webhook may have an @ in its path, so the colon before an @ may belong to
- * a port. */
+/* Returns whether a colon in `url` begins a port and not a password. `text` is the part of `url`
+ * after the colon. In the URL of a webhook, the path may contain an @, so even a colon before an @
+ * may begin a port. */
 static bool is_port_of_page(const char *url, const char *text)
 {
 	return has_scheme(url, "webhook:http") && text[strspn(text, "0123456789")] == '/';
 }
 
 /*
- * Returns the password in a URL, or {NULL, 0}: everything between the first colon and the last @. A
- * URL parser would end the host at a bare /, ? or comma in the password, but the whole text is
- * still a secret. If the URL of a NATS server has no colon before the @, the text before the @ is a
- * token, which is returned instead.
+ * Returns the password in a URL, or {NULL, 0} if there is none. Everything between the first colon
+ * and the last @ counts as the password, even if it contains a bare /, ? or comma, where a URL
+ * parser would end the host. If the URL of a NATS server has no colon before the @, returns the
+ * text before the @, which is a token.
  */
 static struct slice find_password(const char *url)
 {
@@ -45,7 +45,8 @@ static struct slice find_password(const char *url)
 	return (struct slice){0};
 }
 
-/* Decodes percent encoding, because libpq accepts p%61ssword as a name. */
+/* Decodes percent encoding, because libpq accepts p%61ssword as the name of the parameter
+ * password. */
 static void decode(struct slice from, char out[NAME_MAX_LEN])
 {
 	size_t len = 0;

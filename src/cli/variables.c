@@ -13,8 +13,8 @@
 #define NAME_SHOWN_MAX 128
 #define NAMES_MAX 128
 
-/* The variables that set no option but that some part of the program reads, without the prefix
- * QUIPU_. The last two are for test builds. */
+/* The variables that some part of the program reads although they set no option, written without
+ * the prefix QUIPU_. The last two are for test builds. */
 static const char *const others[] = {"CONFIG", "API_KEY", "FAILPOINTS", "TEST_CLOCK_OFFSET"};
 
 /* Returns true if QUIPU_`name` looks like a variable that Kubernetes sets for a service whose name

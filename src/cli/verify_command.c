@@ -61,7 +61,7 @@ static void explain_absence(const struct verify *verify, char *why)
 			verify->service);
 }
 
-/* Returns true if the answer is a 200; otherwise writes the reason to `why`. */
+/* Returns true if the answer has the status 200; otherwise writes the reason to `why`. */
 static bool is_good(const struct verify *verify, const struct client_answer *answer, char *why)
 {
 	struct slice code = client_text(answer->json, "code");

@@ -93,7 +93,7 @@ static const char *check(const EventMessage *message)
 	if (!is_good_text(message->stock_keeping_unit))
 		return "its stock_keeping_unit is missing or not a text of 1 to 128 bytes";
 	if (!text_is_utf8(slice_of(message->source)) || !text_is_utf8(slice_of(message->source_id)))
-		return "its source is not UTF-8";
+		return "its source or source_id is not UTF-8";
 	if (message->version < 1)
 		return "its version is missing or below 1";
 	return NULL;
@@ -110,8 +110,8 @@ const char *entitlement_event_unpack(
 
 	if (!message)
 		return "it is not an EntitlementEvent";
-	/* protobuf-c silently cuts a text at a NUL. Such a message would pack to fewer bytes than
-	 * arrived. */
+	/* protobuf-c silently cuts a text at a NUL. A message with a NUL in a text therefore packs
+	 * to fewer bytes than arrived. */
 	if (quipu__entitlements__v1__entitlement_event__get_packed_size(message) < packed.len)
 		return "it is not an EntitlementEvent as protobuf encodes it";
 	wrong = check(message);

@@ -25,9 +25,9 @@ struct entitlement_event {
 	int64_t version;
 };
 
-/* Returns `user_id:stock_keeping_unit`. People read this text, and a bus that keeps order keeps the
- * events with the same text in order. Two different pairs may have the same text, because ids may
- * contain colons. */
+/* Returns `user_id:stock_keeping_unit`. This text is for people, and is the key of events on the
+ * bus, so that the events of an entitlement keep their order. Two entitlements may have the same
+ * text, because ids may contain colons. */
 struct slice entitlement_aggregate_key(
 	struct arena *arena, struct slice user_id, struct slice unit);
 

@@ -15,8 +15,8 @@ enum claim_try {
 	/* the receiver did not confirm; this does not count as an attempt, because no row may be
 	 * given up during an outage; the row is due again in about a second */
 	TRY_AWAY,
-	/* nothing was sent, because the receiver was away; this does not count as an attempt; the
-	 * row is due at once */
+	/* nothing was sent, because the receiver was away or there was no time left; this does not
+	 * count as an attempt; the row is due at once */
 	TRY_NOT_MADE,
 	TRY_REFUSED, /* no further attempt can help: the row is given up */
 };

@@ -265,8 +265,8 @@ static void isolate(struct committer *committer, struct write **writes, size_t c
 	}
 }
 
-/* Parks each write whose key was parked by an earlier part of the batch, so that the write does not
- * overtake earlier writes on that key. Returns how many writes remain. */
+/* Parks each write whose key has parked writes from an earlier part of the batch, so that the write
+ * does not overtake them. Returns how many writes remain. */
 static size_t park_behind(struct committer *committer, struct write **writes, size_t count)
 {
 	size_t kept = 0;
@@ -300,8 +300,9 @@ static void run(struct committer *committer, struct write **writes, size_t count
 		} else if (status == STATUS_LOCK_BUSY && mode == TRANSACTION_WAIT) {
 			mode = TRANSACTION_SKIP;
 		} else if (status == STATUS_POISON && committer->carried) {
-			/* perhaps the store refused the record of an effect, not one of the writes;
-			 * effects_conclude() has dealt with the effects: run the writes again */
+			/* the store may have refused the record of an effect instead of a write;
+			 * effects_conclude() has already dealt with the effects, so run the writes
+			 * again */
 			tally_add(&committer->metrics.reruns, 1);
 		} else if (status == STATUS_LOCK_BUSY || status == STATUS_POISON) {
 			isolate(committer, writes, count, mode, status);
@@ -396,7 +397,7 @@ static void run_list(
 	deliver_answers(committer);
 }
 
-/* Parks new writes on keys that are already parked, so that they do not overtake earlier writes. */
+/* Parks new writes on keys that already have parked writes, so that they do not overtake them. */
 static void park_followers(struct committer *committer, struct command_list *list)
 {
 	struct command_list free_to_run = {0};
@@ -529,9 +530,9 @@ static void count_held(struct committer *committer)
 /*
  * Takes the commands that wait in the lane. If there are none, waits until a command arrives, an
  * effect ends or a parked write is due. While writes are set aside, first waits up to GATHER_NS for
- * an effect to end and lets commands gather in the lane: most of these commands could only be set
- * aside as well, and waking up for each one would cost more than running it. Returns false if the
- * lane is closed and empty.
+ * an effect to end, while commands gather in the lane. Most of these commands would also be set
+ * aside, and waking up for each of them would cost more than running it. Returns false if the lane
+ * is closed and empty.
  */
 static bool take(struct committer *committer, struct command_list *fresh)
 {

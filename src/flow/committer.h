@@ -27,7 +27,7 @@
 #include "flow/write.h"
 #include "runtime/lane.h"
 
-/* How a write waits for a row that another session holds. */
+/* How a write whose fate is BUSY waits for its next attempt. */
 struct waiting {
 	/* The average pause before a retry. Each pause is chosen at random, from 0.5 to
 	 * 1.5 times this value. 0 stands for WAITING_RETRY_NS. */
@@ -48,7 +48,7 @@ struct committer_config {
 	/* `held_max` limits how many changes may wait outside the lane, and `held_bytes_max` limits
 	 * the bytes of their writes. Both limits apply to the parked writes and, separately, to the
 	 * writes that are set aside. `held_bytes_max` also applies to writes whose effects are
-	 * under way. Like `batch_max`, `held_max` lets a single write that exceeds it through. */
+	 * under way. A single write may have more changes than `batch_max` or `held_max`. */
 	size_t held_max;
 	size_t held_bytes_max;
 	int64_t idempotency_ttl_us;
@@ -72,19 +72,18 @@ struct committer_config {
 	 * Sets the fate of every OPEN write of the batch by the rules of the service, in the
 	 * transaction that has begun on `session`. May be called again for the same writes after a
 	 * rollback. If a write is `resumed`, decide() either begins its effect again or refuses the
-	 * write; if it refuses, the Idempotency-Key stays pending. Returns OK, or the session's
-	 * status.
+	 * write, whose Idempotency-Key then stays pending. Returns OK, or the session's status.
 	 */
 	enum status (*decide)(
 		void *service, struct session *session, const struct write_batch *batch);
 
 	/*
-	 * `perform` and `publishing` are optional. They carry out the effects of writes to which
-	 * decide() has given the fate EFFECT (see flow/effects.h). perform() runs after COMMIT,
+	 * `perform` and `publishing` are optional. They carry out the effects of the writes whose
+	 * fate decide() has set to EFFECT (see flow/effects.h). perform() runs after COMMIT,
 	 * outside any transaction. It carries out the effects that take no longer than a
-	 * transaction. It sets the `effect` of each of these writes and, if the effect failed, the
-	 * answer. It leaves other effects BEGUN; the publisher carries these out with `publishing`,
-	 * on a thread of its own (flow/publisher.h).
+	 * transaction, and sets the `effect` of each of their writes and, if the effect failed, the
+	 * answer. It leaves all other effects BEGUN. The publisher carries those out with
+	 * `publishing`, on a thread of its own (flow/publisher.h).
 	 */
 	void (*perform)(void *service, const struct write_batch *batch);
 	const struct publish_ops *publishing;
@@ -124,7 +123,7 @@ struct committer *committer_new(const struct committer_config *config);
  * answered. */
 void committer_start(struct committer *committer);
 
-/* From now on every write that would wait or run is answered with 503. Thread-safe. */
+/* From now on, writes are answered with 503 instead of being run or kept waiting. Thread-safe. */
 void committer_abort(struct committer *committer);
 
 /* Waits for the thread, if one was started. The lane must be closed. */

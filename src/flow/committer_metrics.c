@@ -85,7 +85,8 @@ void committer_metrics_collect(
 			"Transactions that were run again."},
 		{"quipu_expired_commands_total", "counter",
 			offsetof(struct committer_metrics, expired),
-			"Commands dropped before they ran."},
+			"Commands refused before they ran, because their deadline had passed, "
+			"their client had left or the server was stopping."},
 		{"quipu_poisoned_commands_total", "counter",
 			offsetof(struct committer_metrics, poisoned),
 			"Commands that the store refused."},

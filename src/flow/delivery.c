@@ -8,9 +8,9 @@
  *      the store does not answer, results are kept and recorded later.
  *   2. A row is given up and its dead letter stored in one transaction, and only if the claim is
  *      still ours.
- *   3. After several attempts in a row without a connection, the circuit breaker opens. Until the
- *      receiver can be reached again, rows are tried one at a time, and attempts without a
- *      connection are not counted. So only the first few attempts of an outage count.
+ *   3. After UNREACHABLE_MAX attempts in a row without a connection, the circuit breaker opens.
+ *      Until the receiver can be reached again, rows are tried one at a time, and attempts without
+ *      a connection are not counted. So only the first few attempts of an outage count.
  *   4. A row is sent at least once: after a crash between sending and recording, it is sent again
  *      under the same id.
  */
@@ -325,10 +325,10 @@ static void note_reach(struct delivery *delivery, const struct notice_result *re
 	}
 }
 
-/* Concludes a failed attempt. If the row has attempts left, it is retried after our own pause, or
- * after the pause that the receiver asked for if that one is longer. An attempt without a
- * connection does not count if the circuit breaker is open, even if this attempt has opened it; the
- * row is then due at once. */
+/* Concludes a failed attempt. If the row has attempts left, it is retried after our own pause or
+ * the pause that the receiver asked for, whichever is longer. An attempt without a connection does
+ * not count if the circuit breaker is open, even if it was this attempt that opened the circuit
+ * breaker. The row is then due at once. */
 static void retry_later(
 	struct delivery *delivery, struct sending *sending, const struct notice_result *result)
 {

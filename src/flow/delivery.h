@@ -1,8 +1,8 @@
 /*
  * A delivery sends rows through a notifier, on a thread of its own: it claims a row, sends it, and
  * ends the claim with the result. Services use it for rows that have to be sent to somebody
- * (notifications, messages of the gateway). ports/claim_repository.h has the states of a row,
- * flow/claims.h the rules for retries.
+ * (notifications, messages of the gateway). The states of a row are listed in
+ * ports/claim_repository.h, the rules for retries in flow/claims.h.
  */
 #ifndef QUIPU_FLOW_DELIVERY_H
 #define QUIPU_FLOW_DELIVERY_H
@@ -16,11 +16,11 @@ struct delivery_config {
 	struct store *store; /* not owned, like all pointers in this struct */
 	const struct claim_repository *claims;
 	const struct dead_letter_repository *dead;
-	const char *letter_kind;  /* the kind of its dead letters: "notification" */
-	const char *announcement; /* the announcement of new rows */
+	const char *letter_kind;  /* the kind of the delivery's dead letters: "notification" */
+	const char *announcement; /* the name under which the store announces new rows */
 	struct notifier *notifier;
 	int64_t poll_us;
-	int64_t lease_us; /* must be longer than the notifier ever needs for one row */
+	int64_t lease_us; /* must be longer than the notifier's longest_ns */
 	int32_t attempts_max;
 
 	/* Sets `*body` to the body to send for a row. The body points into the claim or is
@@ -34,8 +34,8 @@ struct delivery;
 /* Starts the thread. */
 struct delivery *delivery_start(const struct delivery_config *config);
 
-/* Ends the thread, records the results that are known, returns the rows that are on their way (they
- * are sent again later), and frees the delivery. */
+/* Ends the thread, records the results that are known, and frees the delivery. Also ends the claims
+ * of the rows that are still on their way, so that these rows are sent again later. */
 void delivery_stop(void *delivery);
 
 struct delivery_counts {
@@ -45,7 +45,7 @@ struct delivery_counts {
 	int64_t busy;
 	int64_t failed;
 	int64_t dead;      /* unresolved dead letters */
-	int64_t oldest_us; /* age of the oldest row that is not sent */
+	int64_t oldest_us; /* age of the oldest row that is pending or busy */
 
 	/* The members below count what has happened since the delivery was started. */
 	int64_t sent;

@@ -22,10 +22,10 @@
 /*
  * While a round is under way, new writes wait until it ends. The transaction that records its
  * effects then runs the new writes as well. This saves the fixed cost of a transaction and of a
- * publish: on two cores, two smaller rounds side by side were no faster than one over 64
- * connections, and slower over 256 (docs/EXPERIMENTS.md). But if a round is still under way
- * PATIENCE_NS after the publisher got its last writes, the bus is slow or hangs. New writes then no
- * longer wait, so that sends over their limit are refused soon.
+ * publish: on two cores, two smaller rounds side by side were no faster than one large round with
+ * 64 connections, and slower with 256 connections (docs/EXPERIMENTS.md). But if a round is still
+ * under way PATIENCE_NS after the publisher got its last writes, the bus is slow or hangs. New
+ * writes then no longer wait, so that sends beyond a user's limit are refused soon.
  */
 #define PATIENCE_NS (40 * NS_PER_MS)
 
@@ -38,7 +38,7 @@ struct effects {
 	struct command_list ended;
 	struct write_batch settling;
 	struct command_list answered;
-	/* when the publisher last got writes: their `reserved_ns` (flow/write.h) */
+	/* the `reserved_ns` (flow/write.h) of the writes that were last passed to the publisher */
 	int64_t reserved_ns;
 	size_t bytes; /* the sum of the bytes of all writes in this struct */
 };

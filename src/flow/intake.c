@@ -239,7 +239,7 @@ void intake_stop(void *context)
 static const struct family {
 	const char *name;
 	const char *help;
-	size_t offset; /* where in struct intake the tally of this family is */
+	size_t offset; /* the offset of this family's tally in struct intake */
 } families[] = {
 	{"quipu_inbox_taken_total", "Events that were applied.", offsetof(struct intake, taken)},
 	{"quipu_inbox_repeated_total", "Events that were delivered again and had no second effect.",

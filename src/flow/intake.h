@@ -11,7 +11,8 @@
  *   POISON                      halves the batch until it has found the message that the store
  *                               refuses, and treats that message as poison
  *   STORE_UNAVAILABLE,          returns the messages to the bus and fetches nothing until the store
- *   OUTCOME_UNKNOWN             answers again, so that an outage uses up no deliveries
+ *   OUTCOME_UNKNOWN             answers again, because a bus may limit how often it delivers a
+ *                               message
  *
  * Poison is a message that can never be used. apply() or put_aside() may keep it as a dead letter;
  * then the intake logs it and acknowledges it like any other message.

@@ -1,9 +1,9 @@
 /*
- * Committer and publisher share only two lists, under one lock: the writes that wait to be
- * published, and the writes whose effects have ended. Rounds belong to the publisher's thread.
+ * Committer and publisher share two lists under one lock: the writes that wait to be published, and
+ * the writes whose effects have ended. Rounds belong to the publisher's thread.
  *
  * Up to ROUNDS_MAX rounds may be under way. They begin in order but may end in any order: a round
- * that the bus has confirmed does not wait for a round that it has not confirmed.
+ * that the bus has confirmed does not wait for an earlier round that the bus has not confirmed.
  */
 #include "flow/publisher.h"
 

@@ -3,12 +3,12 @@
  * its own beside the committer of a lane. So a bus that is slow or hangs delays only the writes
  * that need it, and the committer goes on with the other writes.
  *
- * The committer gives the publisher writes whose first transaction has committed. The publisher's
- * thread takes all writes that have gathered as a round, in the order in which they were given, and
- * begins the rounds one after the other; so the effects of one key keep their order. A bus that can
- * have several publishes under way gets the next round before it has confirmed the previous round.
- * When all effects of a round have ended, the committer takes the writes back, records how the
- * effects ended and answers the writes.
+ * The committer passes a write to the publisher when the first transaction of the write has
+ * committed. The publisher's thread takes all writes that have gathered as a round, in the order in
+ * which they arrived, and begins the rounds one after the other. So the effects of one key keep
+ * their order. A bus that can have several publishes under way gets the next round before it has
+ * confirmed the previous round. When all effects of a round have ended, the committer takes the
+ * writes back, records how the effects ended and answers the writes.
  *
  *   who owns a write            committer -> publisher_give() -> publisher -> publisher_take() ->
  *                               committer

@@ -1,8 +1,9 @@
 /*
- * A reader looks up one batch after the other. A batch has all small reads that wait, and large
- * reads whose answers take up to ROUND_BYTES in total, at most one per user. So the memory is
- * bounded whatever clients request, and a user who requests a hundred long lists delays other users
- * by only one list. Reads that do not fit wait for the next batch.
+ * A reader looks up one batch after the other. A batch has all waiting reads with small answers. It
+ * also has reads with large answers (more than LARGE_ANSWER bytes): at most one per user, and up to
+ * ROUND_BYTES in total. So the memory is bounded whatever clients request, and a user who requests
+ * a hundred long lists delays other users by only one list. Reads that do not fit wait for the next
+ * batch.
  *
  * A batch begins only after the loops have taken the large answers of the previous batch. Otherwise
  * answers could pile up in front of a busy loop, where no limit applies to them.

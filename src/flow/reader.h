@@ -1,7 +1,7 @@
 /*
- * A reader takes the commands that wait in its lane, up to a bound on their number and on the
- * memory of their answers (command->answer_max), and looks them up together, outside any
- * transaction.
+ * A reader takes commands that wait in its lane and looks them up together, outside any
+ * transaction. The number of commands in such a batch is limited, and so is the memory that large
+ * answers may take (command->answer_max).
  */
 #ifndef QUIPU_FLOW_READER_H
 #define QUIPU_FLOW_READER_H

@@ -1,8 +1,8 @@
 /*
  * Each worker of a relay repeats one cycle: publish the current batch, then end its claims and
- * claim the next batch. The last two share a transaction, which saves one transaction per batch.
- * Rows are claimed under a lease and not locked while they are published: a transaction that waited
- * for a broker would occupy a connection and hold up VACUUM.
+ * claim the next batch. Ending and claiming share one transaction, which saves a transaction per
+ * batch. Rows are claimed under a lease and not locked while they are published: a transaction that
+ * waited for a broker would occupy a connection and hold up VACUUM.
  *
  * Invariants:
  *   1. A worker publishes only rows whose lease certainly outlasts the publish: once a third of the
@@ -10,10 +10,9 @@
  *      claimed.
  *   2. The end of a claim is recorded only if the row is still ours (owner and epoch), so a stalled
  *      worker cannot undo what its successor did.
- *   3. While the bus is known to be away, no attempt is counted and no row is delayed. A row is
- *      given up only if it cannot be read, or if a bus that is up has refused it too many times.
- *      Shortly after an outage no attempt is counted either, and no row waits longer than the
- *      pause of TRY_AWAY.
+ *   3. An attempt that fails while the bus is away, or within RETURN_NS after that, is not counted.
+ *      Its row is due again at once or after the pause of TRY_AWAY. A row is given up only if it
+ *      cannot be read, or if a bus that is up has refused it too many times.
  *   4. The first worker polls, probes the bus and counts rows. The other workers only help while
  *      there is more to publish.
  */
@@ -77,7 +76,8 @@ struct relay_worker {
 	 * publish() times out */
 	size_t size;
 	int64_t probed_ns; /* when a row was last claimed as a probe */
-	/* when all rows that the bus did not confirm are due again; 0 if there are none */
+	/* when the last of the rows that the bus did not confirm is due again; 0 if there is no
+	 * such row */
 	int64_t due_ns;
 	struct bus_message *messages;
 	struct claim **published; /* published[i] is the claim of messages[i] */
@@ -88,7 +88,7 @@ struct relay {
 	struct relay_worker *workers;
 
 	int64_t looked_ns; /* when the first worker last counted the outbox */
-	/* when a worker last saw that the bus was away; 0 if none has */
+	/* when a worker last saw that the bus was away; 0 if no worker has seen that */
 	_Atomic int64_t away_ns;
 	struct tally pending;
 	struct tally failed_rows;
@@ -301,9 +301,9 @@ static void conclude_message(struct relay_worker *worker, size_t i, bool is_up)
 
 /*
  * Adapts the size of batches. If the bus confirms only part of a batch in time, the next batch is
- * smaller: otherwise every batch would be partly late, and late messages are published again.
- * Batches grow again when no message is late. If the bus accepted nothing, the worker pauses before
- * it claims again.
+ * smaller. With the same size, part of every batch would be late, and late messages are published
+ * again. Batches grow again when no message is late. If the bus accepted nothing, the worker pauses
+ * before it claims again.
  */
 static void adapt(struct relay_worker *worker, size_t count)
 {
@@ -324,9 +324,9 @@ static void adapt(struct relay_worker *worker, size_t count)
 
 /*
  * Decides how the claims of published rows end. If the bus is known to be away, no attempt is
- * counted. If attempts were counted, an outage would use them up, and the growing pause between
- * attempts would hold a row back for up to 90 s after the bus is back. claim_limit() keeps the
- * worker from claiming the rows again at once.
+ * counted: an outage must not use up the attempts, and the growing pause between attempts must not
+ * hold a row back for up to 90 s after the bus is back. claim_limit() keeps the worker from
+ * claiming the rows again at once.
  */
 static void conclude_published(struct relay_worker *worker, size_t count, enum status status)
 {
@@ -552,7 +552,7 @@ static const struct family {
 	const char *name;
 	const char *type;
 	const char *help;
-	size_t offset; /* where in struct relay the tally of this family is */
+	size_t offset; /* the offset of this family's tally in struct relay */
 	int64_t unit;
 } families[] = {
 	{"quipu_outbox_pending", "gauge",

@@ -1,8 +1,8 @@
 /*
  * A relay publishes the events of an outbox: it claims pending rows, publishes them and ends the
- * claims, on threads of its own. Several relays, in this process and in others, share one outbox.
- * Each claims rows that no other relay holds, and a relay that has stalled past its lease neither
- * publishes nor records anything.
+ * claims, on threads of its own. Several relays, in this process and in others, share one outbox. A
+ * relay claims only rows that no other relay holds. A relay that stalls until another relay has
+ * claimed its rows neither publishes those rows nor records anything about them.
  *
  *   claim      a transaction; up to `batch` rows, oldest first
  *   publish    all rows at once, outside any transaction, well within the lease
@@ -21,11 +21,11 @@
 #include "ports/outbox_repository.h"
 
 struct relay_config {
-	const char *kind;    /* the kind of its dead letters, as operators see it */
+	const char *kind;    /* the kind of its dead letters, as shown to operators */
 	const char *name;    /* label in metrics and logs: "entitlements" */
 	struct store *store; /* the store and the bus are not owned */
 	const struct outbox_repository *outbox;
-	const char *announcement; /* the announcement of committed rows */
+	const char *announcement; /* the name under which the store announces new rows */
 	struct bus *bus;
 
 	/*
@@ -41,8 +41,8 @@ struct relay_config {
 	size_t batch;
 
 	/*
-	 * Number of threads, at least 1. With several, one thread works in the store while other
-	 * threads wait for the bus; events then keep their order only within a batch.
+	 * Number of threads, at least 1. With several threads, one thread works in the store while
+	 * others wait for the bus, but events keep their order only within a batch.
 	 */
 	size_t workers;
 };

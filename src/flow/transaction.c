@@ -52,7 +52,8 @@ static enum status decide_open(
 	return status;
 }
 
-/* With TRANSACTION_SINGLE, the database may have committed before "commit.before" is reached. */
+/* With TRANSACTION_SINGLE, the database may have committed before the failpoint "commit.before" is
+ * reached. */
 static enum status commit(struct session *session)
 {
 	enum status status;

@@ -17,9 +17,9 @@ enum transaction_mode transaction_plan(
 	const struct committer_config *config, const struct write_batch *batch);
 
 /*
- * Runs the transaction in the mode of the batch. Every write must be OPEN. If it returns OK, the
- * transaction has committed and no write is OPEN any more. Any other status comes from the store;
- * the transaction has then been rolled back, except after OUTCOME_UNKNOWN.
+ * Runs the transaction in the mode of the batch. Every write must be OPEN. If the function returns
+ * OK, the transaction has committed and no write is OPEN any more. Any other status comes from the
+ * store; the transaction has then been rolled back, except after OUTCOME_UNKNOWN.
  */
 QP_MUST_CHECK enum status transaction_run(
 	const struct committer_config *config, const struct write_batch *batch);

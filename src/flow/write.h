@@ -48,7 +48,7 @@ struct write {
 	 * with the other writes.
 	 */
 	enum status (*decide)(struct write *write, struct session *session, struct arena *arena);
-	struct idempotency_record *idempotency; /* NULL if it has no Idempotency-Key */
+	struct idempotency_record *idempotency; /* NULL if the write has no Idempotency-Key */
 	enum write_fate fate;
 	enum write_effect effect; /* valid if the fate is EFFECT */
 	/* monotonic time just after the COMMIT of the transaction that began the effect */

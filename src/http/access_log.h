@@ -1,7 +1,7 @@
 /*
  * Writes the lines of --access-log: one line at level info for every answer. The fields of a line
  * have fixed names. A line has the route's template instead of the path, and no query, because the
- * path and the query may contain ids of persons. It does have the client's network address.
+ * path and the query may contain ids of persons. Each line has the client's network address.
  */
 #ifndef QUIPU_HTTP_ACCESS_LOG_H
 #define QUIPU_HTTP_ACCESS_LOG_H

@@ -4,8 +4,9 @@
  * the remaining checks are skipped. A browser's preflight is answered before the caller is checked,
  * because a preflight carries no token.
  *
- * The checks run when the head is complete and before the body is read. So the route's body limit
- * is known in time, and a client that waits for 100 Continue is refused before it sends the body.
+ * The checks run when the head is complete and before the body is read. So the route, and with it
+ * the limit for the body, is known before the body is read. And a client that waits for 100
+ * Continue is refused before it sends the body.
  */
 #include "http/admission.h"
 
@@ -153,8 +154,8 @@ static void read_query(struct request *request)
 		refuse(request, status, why);
 }
 
-/* Refuses the caller. A 401 gets the challenge of RFC 6750, which names an error only if the
- * request had a token. */
+/* Refuses the caller. A 401 gets a WWW-Authenticate header (RFC 6750), which names an error only if
+ * the request had a token. */
 static void refuse_caller(
 	struct request *request, enum status status, const char *why, bool shows_token)
 {

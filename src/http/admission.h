@@ -1,9 +1,12 @@
 /*
- * Decides whether to serve a request, as soon as its head is complete. Are its HTTP version and its
- * headers Host and Expect valid? Is it meant for this server? Which route serves it, may the caller
- * use that route, and does the route accept the parameters of the query? A refusal becomes the
- * request's answer. The connection then discards the body and stays usable, with two exceptions: it
- * ends after a refused token and, in HTTP/1.1, if the client waits for 100 Continue.
+ * Decides whether to serve a request, as soon as the head of the request is complete. Admission
+ * checks the HTTP version and the headers Host and Expect, and protects a server without API keys
+ * from foreign web pages (see `guard_browser`). It finds the route, and checks whether the caller
+ * may use that route and whether the route accepts the parameters of the query.
+ *
+ * A refusal becomes the request's answer. The connection then discards the body and stays usable,
+ * with two exceptions: the connection ends after a refused token and, in HTTP/1.1, if the client
+ * waits for 100 Continue.
  */
 #ifndef QUIPU_HTTP_ADMISSION_H
 #define QUIPU_HTTP_ADMISSION_H

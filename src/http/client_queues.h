@@ -1,17 +1,19 @@
 /*
  * Keeps track of the clients that one loop waits for. A connection whose client has to act next is
- * in one of four queues. A connection joins at the end, so that a queue is roughly ordered by when
- * the waits began:
+ * in one of these queues:
  *
- *   idle    the client may send a request, or close
- *   holds   the same as idle, but HTTP/2 keeps memory for the connection
+ *   idle    the client may send a request, or close the connection
+ *   holds   like idle, but the HTTP/2 state of the connection occupies memory
  *   sends   the client has to send the rest of a request
  *   reads   the client has to read its answers
  *
- * When there are too many connections or memory runs short, the connection that has kept us waiting
- * longest is closed: attackers do nothing for as long as they can, while other clients are done in
- * milliseconds. A connection is in no queue while its requests are being served, or while it
- * carries a stream whose client reads.
+ * A connection joins a queue at the end, so a queue is roughly ordered by the times at which the
+ * waits began. When there are too many connections or memory runs short, the connection that has
+ * waited longest for its client is closed. This usually hits attackers, because they keep the
+ * server waiting for as long as they can, while other clients are done in milliseconds.
+ *
+ * A connection is in no queue while its requests are being served, or while it carries a stream
+ * whose client keeps reading. (For HTTP/2, see also WAITING_LITTLE in http2.c.)
  *
  * Private to http/; used only on the loop's thread.
  */
@@ -65,15 +67,16 @@ void client_queues_note(struct client_queues *queues, struct connection *connect
 struct connection *client_queues_longest(const struct client_queues *queues);
 
 /*
- * The same as client_queues_longest(), but considers only connections that occupy memory: those in
- * `sends`, `reads` or `holds`.
+ * Like client_queues_longest(), except that only connections that occupy memory are considered:
+ * those in `sends`, `reads` or `holds`.
  *
  * Prefers connections that hold more memory than a short request, because closing any other
  * connection frees next to nothing. If there is no such connection, the result depends on how much
- * memory the `connection_count` connections hold on average. If that is no more than a short
- * request, there are simply too many connections, and a connection in `sends` or `reads` is
- * returned. If it is more, NULL is returned: most of the memory belongs to connections that are
- * being served, and these will soon be done.
+ * memory the `connection_count` connections hold on average. If the average is not above a short
+ * request, the memory is used up only because there are so many connections; a connection in
+ * `sends` or `reads` is then returned, or NULL if these queues are empty. If the average is above a
+ * short request, NULL is returned, because most of the memory then belongs to connections that are
+ * being served and will soon be done.
  */
 struct connection *client_queues_longest_holding(
 	const struct client_queues *queues, size_t connection_count);

@@ -8,7 +8,7 @@
 #include <zlib.h>
 
 #define LEVEL 1
-#define GZIP_WINDOW (15 + 16) /* zlib's largest window, plus 16 for a gzip header */
+#define GZIP_WINDOW (15 + 16) /* 15 is zlib's largest window; adding 16 selects the gzip format */
 #define MEMORY_LEVEL 8
 #define QUALITY_MAX 1000
 

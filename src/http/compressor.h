@@ -1,6 +1,7 @@
 /*
- * Compresses bodies with gzip, for one loop. A compressor allocates about 260 KiB when it is
- * created, and never more. Not thread-safe. Compressing 1 MiB takes about 7 ms.
+ * Compresses bodies with gzip. Each loop uses a compressor of its own. A compressor allocates about
+ * 260 KiB when it is created, and nothing afterwards. Not thread-safe. Compressing 1 MiB takes
+ * about 7 ms.
  */
 #ifndef QUIPU_HTTP_COMPRESSOR_H
 #define QUIPU_HTTP_COMPRESSOR_H
@@ -14,10 +15,12 @@ struct compressor;
 struct compressor *compressor_new(void);
 void compressor_free(struct compressor *compressor);
 
-/* Returns `body` compressed, allocated from `arena`, or {NULL, 0} if that would not be shorter. */
+/* Compresses `body`. Returns the result, allocated from `arena`, or {NULL, 0} if the result would
+ * be longer than `body`. */
 struct slice compressor_gzip(struct compressor *compressor, struct arena *arena, struct slice body);
 
-/* Returns whether a client with this Accept-Encoding prefers gzip to the uncompressed body. */
+/* Returns whether a client with this Accept-Encoding accepts gzip and does not prefer the
+ * uncompressed body. */
 bool compressor_is_wanted(struct slice accept_encoding);
 
 #endif

@@ -3,10 +3,10 @@
  * the answers that are ready, start requests and parse, and repeats this until there is nothing
  * left to do. Every event (input, an answer, room in the socket) leads to a pump.
  *
- * A pump is limited to an amount of work (PUMP_WORK_MAX) and of bytes (PUMP_BYTES_MAX). At the
- * limit, a connection that could go on rests until the loop has polled the other connections. Every
- * call that writes or starts a request may close the connection, so `is_closed` is checked after
- * each such call.
+ * A pump is limited to an amount of work (PUMP_WORK_MAX) and of bytes (PUMP_BYTES_MAX). A
+ * connection that reaches a limit, but could go on, rests until the loop has polled the other
+ * connections. Every call that writes or starts a request may close the connection, so `is_closed`
+ * is checked after each such call.
  */
 #include "http/connection.h"
 
@@ -104,8 +104,9 @@ static void on_shut(uv_shutdown_t *shutdown, int failed)
 		connection_close(connection);
 }
 
-/* Ends a connection on which everything is answered and no further request is expected: shuts down
- * our side of the connection, or closes it. */
+/* Ends a connection on which everything is answered and no further request is expected. Closes the
+ * connection if the client has ended its side, or if the connection was idle during a drain.
+ * Otherwise shuts down our side and lingers (see connection.h). */
 static void finish(struct connection *connection)
 {
 	uv_shutdown_t *shutdown;
@@ -259,7 +260,8 @@ static bool decipher(struct connection *connection, struct slice *bytes)
 		connection->input_ended = true;
 		return true;
 	default:
-		/* pump even without plain text: note_turn() must see that the handshake is done */
+		/* pump even without plain text, so that note_turn() notes the end of the
+		 * handshake */
 		return true;
 	}
 }
@@ -297,9 +299,9 @@ static void restore_preface(struct connection *connection, struct slice *input)
 }
 
 /*
- * Finds out from the client's first bytes which protocol it speaks: HTTP/2 begins with a preface,
+ * Finds out from the first bytes which protocol the client speaks: HTTP/2 begins with a preface,
  * and no request of HTTP/1.1 begins with the same bytes. Over TLS the handshake has already chosen
- * the protocol; for HTTP/2 the preface must still follow. Removes the preface from the input.
+ * the protocol, but for HTTP/2 the preface must still follow. Removes the preface from the input.
  * Returns false if more input is needed, or if the connection was closed.
  */
 static bool decide_protocol(struct connection *connection, struct slice *input)
@@ -375,8 +377,8 @@ static void on_closed(uv_handle_t *handle)
 	free(connection);
 }
 
-/* Sends close_notify, which tells a TLS client that it has received everything. Sends nothing if
- * the socket is full, because the client is then not reading anyway. */
+/* Sends close_notify, so that a TLS client knows that it has received everything. Sends nothing if
+ * the socket is full, because the client is then not reading. */
 static void send_close_notify(struct connection *connection)
 {
 	size_t len;
@@ -410,7 +412,8 @@ void connection_close(struct connection *connection)
 	uv_close((uv_handle_t *)&connection->tcp, on_closed);
 }
 
-/* Returns whether the handshake is still going on. Closes the connection if it takes too long. */
+/* Returns whether the handshake is still going on. Closes the connection if the handshake takes too
+ * long. */
 static bool check_handshake(struct connection *connection, int64_t now)
 {
 	enum tls_state state = connection->tls ? tls_session_state(connection->tls) : TLS_OPEN;

@@ -1,14 +1,15 @@
 /*
- * A connection is one client's socket, with its TLS session, the bytes that wait to be written, and
- * its position among the connections of its loop. Reading requests and writing answers is left to
- * its protocol (protocol.h, http1.h, http2.h). Private to http/; used only on the loop's
- * thread. A connection goes through these states:
+ * A connection is one client's socket, with the TLS session, the bytes that wait to be written, and
+ * the connection's position among the connections of its loop. The connection's protocol
+ * (protocol.h, http1.h, http2.h) reads the requests and writes the answers. Private to http/; used
+ * only on the loop's thread. A connection goes through these states:
  *
- *   greeting   with TLS only: the handshake is not done, and there is nothing to parse
- *   undecided  nothing has arrived, or only some of the preface of HTTP/2
+ *   greeting   only with TLS: the handshake is not complete, so there is nothing to parse yet
+ *   undecided  nothing has arrived, or only a part of the preface of HTTP/2
  *   speaking   bytes go to the protocol, which reads, serves and answers requests
  *   lingering  the last answer is sent and our side is shut down; input is discarded until the
- *              client closes too, so that it can read the answer instead of getting a reset
+ *              client closes its side, because closing earlier could reset the connection before
+ *              the client has read the answer
  *   closed     uv_close() is under way; requests whose commands are still in lanes no longer point
  *              to the connection
  */
@@ -38,7 +39,7 @@ struct connection {
 	uint64_t address;        /* a hash of the client's address, without the port */
 
 	struct slice input;   /* bytes not parsed yet; in the worker's buffer, or in `kept` */
-	char *kept;           /* an owned copy of input that had to wait */
+	char *kept;           /* a copy of the input that had to wait; owned by the connection */
 	size_t write_backlog; /* bytes that libuv has accepted but not yet written */
 	size_t pump_bytes;    /* bytes written since the last pump began */
 	size_t pump_work;     /* work done since the last pump began; see PUMP_WORK_MAX */
@@ -53,7 +54,7 @@ struct connection {
 	bool is_reading;
 	bool is_pumping;
 	bool is_resting;        /* waits until the loop has polled the other connections */
-	bool input_ended;       /* the client will send no more */
+	bool input_ended;       /* the client will send nothing more */
 	bool last_request_seen; /* no further request will be read */
 	bool is_lingering;
 	bool is_closed;
@@ -61,7 +62,7 @@ struct connection {
 
 /*
  * Serves the connected socket `fd` and owns it from now on. The caller has already counted the
- * connection in connection_count.
+ * connection in the worker's `connection_count`.
  */
 void connection_open(struct http_worker *worker, int fd);
 
@@ -99,8 +100,9 @@ void connection_write_parts(struct connection *connection, const uv_buf_t *parts
 /* Sends the encrypted bytes that the TLS session has ready. */
 void connection_send_output(struct connection *connection);
 
-/* For streams: keeps the kernel's send buffer small, so that waiting values stay in the stream,
- * where newer values can replace them. A client that is gone is also noticed sooner. */
+/* HTTP/1.1 calls this when the connection begins to carry an event stream. Keeps the kernel's send
+ * buffer small, so that waiting values stay in the stream, where newer values can replace them.
+ * Also makes the kernel notice sooner that a client is gone. */
 void connection_favour_new_values(struct connection *connection);
 
 /* ---- request.c ---- */
@@ -114,7 +116,7 @@ void request_start(struct request *request);
 /*
  * Prepares the answer of a request for writing: chooses an X-Request-Id if the client sent none,
  * applies the error style of the path, begins the stream if there is one, completes the answer
- * (negotiation.h), and counts and logs it.
+ * (negotiation.h), and counts and logs the answer.
  */
 void request_finish(struct request *request);
 
@@ -125,13 +127,14 @@ void request_drop(struct request *request);
 void request_free(struct request *request);
 
 /* Charges the memory of the request to its connection. Called once: in HTTP/1.1 when the request
- * starts, in HTTP/2 when it begins to arrive. */
+ * starts, in HTTP/2 when the request begins to arrive. */
 void request_charge(struct request *request);
 
 /* Charges the memory that the request has gained since it was last charged. */
 void request_count_bytes(struct request *request);
 
-/* Submits the command of a request that the protocol had deferred. */
+/* Submits the command that the request waits for, once the protocol no longer defers it (see
+ * `defers` in protocol.h). */
 void request_submit_now(struct request *request);
 
 /* Returns how much memory the request occupies. */

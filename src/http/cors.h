@@ -1,9 +1,8 @@
 /*
  * Lets web pages of other origins use the server (CORS, as the Fetch standard defines it). A
- * browser lets a page read our answers, and send requests that carry a token, only if the answer
- * names the page's origin. The operator decides which origins are named (--cors-origins). CORS only
- * widens what browsers allow. Who the caller is, and what that caller may do, is decided elsewhere,
- * as for every client.
+ * browser lets a page read our answers, and send requests that carry a token, only if our answers
+ * allow the page's origin. The operator decides which origins are allowed (--cors-origins). CORS
+ * only widens what browsers allow pages to do; admission still checks every caller.
  *
  * All functions are for the loop and never block. `origins` is a list separated by commas, or "*"
  * for all origins, or empty, which switches CORS off.
@@ -16,8 +15,8 @@
 /* Returns whether `origin` has the form scheme://host[:port] in which browsers send origins. */
 bool cors_origin_is_valid(struct slice origin);
 
-/* Returns whether this is a preflight: a browser sends it to ask whether it may send the real
- * request. */
+/* Returns whether the request is a preflight, which a browser sends to find out whether it may send
+ * the real request. */
 bool cors_is_preflight(const struct request *request);
 
 /* Returns whether the request that this preflight announces would only read. */
@@ -32,8 +31,8 @@ struct answer cors_preflight(struct slice origins, struct request *request, stru
 /* Returns whether answers depend on the page's origin, so that Vary must name Origin. */
 bool cors_depends_on_origin(struct slice origins);
 
-/* Adds the headers that let pages of the listed origins read the request's answer, whatever the
- * answer is. */
+/* Adds the headers that let pages of the listed origins read the request's answer, even if the
+ * answer is a refusal. */
 void cors_sign(struct slice origins, struct request *request);
 
 #endif

@@ -6,15 +6,16 @@
  *   state       event                                    next
  *   receiving   the client has sent everything           serving
  *   receiving   the request is refused                   answered
- *   serving     request_answer(), or its stream starts   answered
+ *   serving     request_answer() or stream_start()       answered
  *   serving     another large answer must be done first  waiting
  *   waiting     the other large answer is done           serving
- *   answered    the next pump submits it to nghttp2      sending, or streaming
- *   sending     its last frame is in the output, or it   sent; freed when the output is written
- *               is reset
- *   streaming   its event stream ends                    gone
- *   serving     the client resets it                     serving until its command is back
- *   any other   the client resets it                     gone
+ *   answered    the next pump submits the answer to      sending, or streaming for an event stream
+ *               nghttp2
+ *   sending     the last frame is in the output, or the  sent; freed when the output is written
+ *               exchange is reset
+ *   streaming   the event stream ends                    gone
+ *   serving     the client resets the exchange           serving until the command is back
+ *   any other   the client resets the exchange           gone
  *
  * The exchange of a request is allocated from the request's arena. The exchange of an event stream,
  * which outlives its request, is a member of the stream. Private to http/.
@@ -48,11 +49,11 @@ struct exchange {
 	struct exchange *next;
 	int32_t id; /* the stream id of HTTP/2 */
 	enum exchange_state state;
-	int64_t since_ns;        /* when it last entered a state, got its head or sent data */
+	int64_t since_ns;        /* when it last entered a state, got its whole head or sent data */
 	struct request *request; /* NULL for an event stream */
 	struct stream *stream;   /* NULL for a request */
 
-	size_t header_bytes; /* this member and the next three are for receiving */
+	size_t header_bytes; /* used while receiving, like the next three members */
 	size_t body_max;
 	size_t body_bytes;
 	struct buffer body;

@@ -39,14 +39,14 @@ static bool may_start(const struct connection *connection, const struct request 
 		return false;
 	if (!http1->first)
 		return true;
-	/* Checking the last request is enough: nothing starts behind a change or a large read. If
-	 * a read turns out to be large after later requests have started, defers() makes the read
-	 * wait for all earlier answers. */
+	/* Checking the last request is enough, because nothing starts behind a change or a large
+	 * read. If a read turns out to be large after later requests have started, defers() makes
+	 * the read wait for all earlier answers. */
 	return request->safe && http1->last->safe && !http1->last->is_large &&
 	       http1->queued < PIPELINE_MAX && !worker_is_full(connection->worker);
 }
 
-/* Submits the first request if it was deferred; see defers(). */
+/* If the command of the first request was deferred, submits that command; see defers(). */
 static bool start_deferred(struct connection *connection)
 {
 	struct request *first = connection->http1.first;

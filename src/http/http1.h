@@ -4,11 +4,11 @@
  * queue:
  *
  *   reading    bytes go to the parser; a complete request becomes `held`
- *   held       a complete request waits to start: a change waits until all earlier requests of
- *              this connection are answered, and a request behind a change or a large read waits
- *              until that change or read is answered. Nothing is read meanwhile.
+ *   held       a complete request waits to start, and nothing is read. A change waits until all
+ *              earlier requests of this connection are answered. A request behind a change or a
+ *              large read waits until that change or read is answered.
  *   queue      requests that have started, in order; answers are sent only from the front
- *   streaming  the last answer is a stream, which goes on; see stream.h
+ *   streaming  the last answer is an event stream that has not ended; see stream.h
  */
 #ifndef QUIPU_HTTP_HTTP1_H
 #define QUIPU_HTTP_HTTP1_H

@@ -21,8 +21,8 @@ static bool ends_connection(const struct connection *connection, const struct re
 	return !request->keep_alive || connection->worker->draining;
 }
 
-/* Sets parts[0] to the head of the answer, with a short body behind it. Sets parts[1] to a long
- * body, which is not copied; parts[1] is empty if the body is short. */
+/* Sets parts[0] to the head of the answer, followed by the body if the body is short. Sets parts[1]
+ * to a long body, without copying it; parts[1] is empty if the body is short. */
 static void render(struct connection *connection, struct request *request, uv_buf_t parts[2])
 {
 	bool close_after = ends_connection(connection, request);

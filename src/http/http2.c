@@ -1,9 +1,9 @@
 /*
  * Runs an HTTP/2 connection: reads, lets other connections go first, defends against floods, and
  * ends the connection. A pump (connection.c) calls advance() repeatedly. Each call feeds some of
- * the input to nghttp2, whose callbacks (http2_input.c) start requests, and then writes all frames
- * that are ready (http2_output.c). The input is fed in small pieces, because nghttp2 always
- * consumes a whole piece and one connection should not occupy the loop for long.
+ * the input to nghttp2, whose callbacks (http2_input.c) start requests, and then writes frames that
+ * are ready (http2_output.c). The input is fed in small pieces, because nghttp2 always consumes a
+ * whole piece and one connection should not occupy the loop for long.
  */
 #include "http/http2.h"
 
@@ -22,9 +22,9 @@
  * data for exchanges that are over. */
 #define COST_UNSEEN 8
 
-/* While the server works on some requests of a connection, others may wait for the client. The
- * connection then counts as served (CLIENT_SERVED), unless its requests hold more bytes than
- * this. */
+/* While the server works on some requests of a connection, other requests of the same connection
+ * may wait for the client. The connection then counts as served (CLIENT_SERVED), unless all its
+ * requests together hold more bytes than this. */
 #define WAITING_LITTLE (64 * 1024)
 
 static int64_t now_ns(const struct http2 *http2)
@@ -151,8 +151,9 @@ void http2_resume_streams(struct http2 *http2)
 }
 
 /*
- * Tells the client that the server is going away. Requests that the client has already sent are
- * still served: a later sweep sends the final GOAWAY, which names the last such request.
+ * Announces to the client that the server is going away. Requests that the client has already sent
+ * are still served, because only a later sweep sends the final GOAWAY, which names the last request
+ * that is served.
  */
 static void drain(struct connection *connection)
 {
@@ -247,8 +248,8 @@ static bool advance(struct connection *connection)
 	moved = read_on(connection);
 	if (!connection->is_closed)
 		moved |= http2_write(http2);
-	/* A client that floods us without reading is cut off: it would not read the reason
-	 * either. */
+	/* The connection of a client that floods us without reading is closed at once, because such
+	 * a client would not read a GOAWAY either. */
 	if (!connection->is_closed && http2->is_flooded && connection->write_backlog > 0)
 		connection_close(connection);
 	if (connection->is_closed)
@@ -300,8 +301,8 @@ static bool is_between_requests(const struct connection *connection)
 	return http2->is_ending && http2->of[EXCHANGE_RECEIVING].count == 0;
 }
 
-/* Returns the exchange that has waited longest for the client: either to send the rest of a request
- * or to read an answer. */
+/* Returns the exchange that has waited longest for the client, which has to send the rest of a
+ * request or to read an answer. Returns NULL if no exchange waits for the client. */
 static const struct exchange *longest_waiting(const struct http2 *http2)
 {
 	const struct exchange *sends = http2->of[EXCHANGE_RECEIVING].first;
@@ -406,8 +407,8 @@ const struct protocol protocol_http2 = {
 
 /* ---- beginning --------------------------------------------------------------------------- */
 
-/* Queues our settings for the client. They switch off the priorities of RFC 7540: a client could
- * make the priority tree large, and the server does not use it. */
+/* Queues our settings for the client. They switch off the priorities of RFC 7540, because a client
+ * could make the priority tree large, and the server does not use priorities. */
 static void submit_settings(struct http2 *http2)
 {
 	const nghttp2_settings_entry settings[] = {

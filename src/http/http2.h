@@ -6,18 +6,18 @@
  * HTTP/2 has no order of requests: every request starts as soon as it is complete. All answers that
  * become ready in one wake-up of the loop are sent together, usually in one system call.
  *
- * A client can use the following, within these limits:
+ * The server limits what one client can use:
  *
  *   requests at once           --h2-streams, counted until their commands are back from the
  *                              lanes, so that resetting requests does not make room for more
  *   memory of requests         --client-bytes, as in HTTP/1.1; bodies count as they arrive
  *   memory of nghttp2          --client-bytes, counted exactly (http2_memory.h)
  *   large answers              one is looked up at a time; the others wait
- *   header fields              as in HTTP/1.1: 64, and 16 KiB
+ *   header fields              at most 64, with at most 16 KiB in total, as in HTTP/1.1
  *   frames that carry nothing  a budget, which answers and time refill; see http2_spend()
  *   time to send               --head-timeout and --body-timeout for each request
  *   time to read               --idle-timeout for each answer, --stream-stall for event streams
- *   time on the loop           after a number of requests and frames, other connections go first
+ *   time on the loop           PUMP_WORK_MAX in one pump; then other connections go first
  */
 #ifndef QUIPU_HTTP_HTTP2_H
 #define QUIPU_HTTP_HTTP2_H
@@ -56,7 +56,7 @@ struct http2 {
 	struct exchange_list of[EXCHANGE_STATES];
 	/* the exchange whose large answer is being looked up or sent, or NULL */
 	struct exchange *large;
-	struct http2_parts *parts; /* where http2_write() collects frames; NULL outside of it */
+	struct http2_parts *parts; /* where http2_write() collects frames; NULL between calls */
 	int64_t budget;            /* for frames that carry nothing; see http2_spend() */
 	size_t sweeps_draining;
 	int32_t last_id;   /* the highest stream id that the client has used for a request */
@@ -90,9 +90,10 @@ size_t http2_requests(const struct http2 *http2);
 
 /*
  * Each connection has a budget for frames of the client that carry next to nothing (settings,
- * pings, resets, tiny or empty data …). http2_spend() takes `cost` from the budget; http2_earn()
- * adds `credit` when a part of an answer is sent, when an answer is complete, and with every sweep.
- * A connection that has used up its budget is ended with ENHANCE_YOUR_CALM.
+ * pings, resets, tiny or empty data …). http2_spend() takes `cost` from the budget. http2_earn()
+ * adds `credit` to the budget; it is called when a part of an answer is sent, when an answer is
+ * complete, and with every sweep. A connection that has used up its budget is ended with
+ * ENHANCE_YOUR_CALM.
  */
 void http2_spend(struct http2 *http2, int64_t cost);
 void http2_earn(struct http2 *http2, int64_t credit);
@@ -118,8 +119,9 @@ void http2_refuse(
 
 void http2_set_output_callbacks(nghttp2_session_callbacks *callbacks);
 
-/* Submits to nghttp2 the answers that are ready, and writes all frames that may be sent now.
- * Returns whether it wrote any frame. May close the connection. */
+/* Submits to nghttp2 the answers that are ready. Then writes the frames that may be sent now, as
+ * many as fit into the output buffer. Returns whether it wrote any frame. May close the
+ * connection. */
 bool http2_write(struct http2 *http2);
 
 /* Sends a heartbeat on an event stream that has been quiet. */

@@ -4,8 +4,8 @@
  * This file applies the same limits as parser.c, runs admission when the head is complete, and
  * starts the request when the body is complete.
  *
- * A callback never writes to the socket: a refusal becomes an answer or a reset, which nghttp2
- * queues.
+ * A callback never writes to the socket. A refusal becomes an answer or a reset, which the next
+ * http2_write() sends.
  */
 #include <assert.h>
 
@@ -14,12 +14,12 @@
 #include "http/http2.h"
 #include "http/stream_internal.h"
 
-/* A DATA frame shorter than this that does not end the body counts as a frame that carries
+/* A DATA frame that is shorter than this and does not end the body counts as a frame that carries
  * nothing. */
 #define DATA_LEAST 16
 
-/* What a reset takes from the client's budget, and what a complete answer adds to it; see
- * http2_spend(). */
+/* COST_RESET is what a reset takes from the client's budget, and CREDIT_ANSWER is what a complete
+ * answer adds to the budget; see http2_spend(). */
 #define COST_RESET 2
 #define CREDIT_ANSWER 8
 
@@ -49,9 +49,9 @@ static bool carries_nothing(const nghttp2_frame_hd *head)
 
 /*
  * nghttp2 ignores frames for streams of HTTP/2 that are over, because the client may not know yet
- * that we have reset such a stream. If we have not reset any stream, a frame like that breaks the
- * rules, and the connection ends. A PRIORITY frame for stream 0, which nghttp2 ignores as well, is
- * also an error.
+ * that we have reset such a stream. But if we have not reset any stream, a frame for a stream that
+ * is over breaks the rules, and the connection ends. The connection also ends after a PRIORITY
+ * frame for stream 0, which is an error that nghttp2 ignores.
  */
 static void check_stream_id(struct http2 *http2, const nghttp2_frame_hd *head)
 {
@@ -235,8 +235,8 @@ static bool announces_too_much(const struct exchange *exchange)
 	       (uint64_t)len > exchange->body_max;
 }
 
-/* Called when the head is complete and a body follows. Refuses a body that is announced as too
- * large. Sends 100 Continue, or the refusal, to a client that waits for 100 Continue. */
+/* Called when the head is complete and a body follows. Refuses a body if its announced length is
+ * too large. Sends 100 Continue, or the refusal, to a client that waits for 100 Continue. */
 static void answer_head(struct http2 *http2, struct exchange *exchange)
 {
 	struct request *request = exchange->request;

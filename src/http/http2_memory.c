@@ -15,7 +15,7 @@ struct http2_block {
 };
 
 _Static_assert(sizeof(struct http2_block) % 16 == 0,
-	"the bytes behind the header are aligned for any type");
+	"the bytes behind the header must be aligned for any type");
 
 static size_t class_of(size_t size)
 {

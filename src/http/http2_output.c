@@ -17,7 +17,8 @@
 #define FRAME_HEAD_SIZE 9
 #define FRAME_MAX (FRAME_HEAD_SIZE + 16384)
 
-/* A part of a body longer than this is written from where it is instead of being copied. */
+/* If a DATA frame carries more bytes of a body than this, these bytes are written from where they
+ * are instead of being copied. */
 #define COPIED_MAX 4096
 
 #define FIELDS_MAX 32
@@ -129,7 +130,8 @@ static int on_data_frame(nghttp2_session *session, nghttp2_frame *frame, const u
 }
 
 /* nghttp2 calls this when a frame was sent. If the frame ends the answer to a request that has not
- * arrived in full, the exchange is reset, so that the client need not send the rest. */
+ * arrived in full, the exchange is reset, so that the client need not send the rest of the
+ * request. */
 static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *context)
 {
 	struct http2 *http2 = context;
@@ -139,7 +141,7 @@ static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *c
 		http2->has_reset = true;
 	if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA)
 		return 0;
-	http2->parts->has_answers = true; /* not every answer has a body, and so a DATA frame */
+	http2->parts->has_answers = true; /* an answer without a body has only HEADERS */
 	if (!(frame->hd.flags & NGHTTP2_FLAG_END_STREAM))
 		return 0;
 	exchange = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
@@ -195,8 +197,8 @@ static size_t list_fields(struct http2 *http2, const struct request *request,
 	response_fields(request, worker_date(http2->connection->worker), common);
 	for (size_t i = 0; i < common->count; i++) {
 		fields[count] = field(common->of[i].name, common->of[i].value);
-		/* Every id is new, so indexing it would only push useful fields out of HPACK's
-		 * table. */
+		/* Every request id is new, so indexing the ids would only push useful fields out of
+		 * HPACK's table. */
 		if (slice_is(common->of[i].name, "X-Request-Id"))
 			fields[count].flags = NGHTTP2_NV_FLAG_NO_INDEX;
 		count++;
@@ -277,7 +279,8 @@ void http2_send_heartbeat(struct http2 *http2, struct stream *stream)
 
 /* ---- writing ----------------------------------------------------------------------------- */
 
-/* Collects the frames that nghttp2 has to send. Returns false if nghttp2 cannot continue. */
+/* Collects frames that nghttp2 has to send, until there are no more or the output buffer is full.
+ * Returns false if nghttp2 cannot continue. */
 static bool collect_frames(struct http2 *http2)
 {
 	const uint8_t *frame;

@@ -292,8 +292,9 @@ static void post_outlet(struct outlet *outlet)
 	outlet->is_posted = true;
 }
 
-/* Counts a stream that a user's token has opened. If the user has too many streams, puts the oldest
- * on the list `giving_way` of that stream's loop, which then closes it. */
+/* Counts a stream that a user's token has opened. If the user already has as many streams as
+ * allowed, puts the oldest on the list `giving_way` of that oldest stream's loop. The loop then
+ * closes the stream. */
 static void count_user_stream(struct hub *hub, struct subscriber *subscriber)
 {
 	struct seniority *users = &subscriber->branch->entry->users;

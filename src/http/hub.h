@@ -7,10 +7,10 @@
  *                each loop that has streams of that key
  *   loop         the task offers the newest value of each changed key to the streams of that key
  *
- * Values may be skipped, but never the last value: a newer value replaces a value that a loop has
- * not taken yet, so a loop wakes up once for everything published since it last woke up. Versions
- * never go back: the hub drops a version that is not above the newest, so threads may publish in
- * any order.
+ * A newer value replaces a value that a loop has not taken yet. So values may be skipped, but never
+ * the newest, and a loop wakes up only once for everything published since it last woke up. The hub
+ * drops a value whose version is not above the newest version of its key. So a stream never goes
+ * back to an older version, and threads may publish in any order.
  *
  * Publishing to a key without streams costs one look-up, and the hub stores nothing.
  *
@@ -27,24 +27,24 @@
 
 struct hub;
 
-/* Creates a hub. A user may have at most `streams_per_user` streams open, over all tokens of that
- * user. Other callers are limited only by the server's own limits. */
+/* Creates a hub. A user may have at most `streams_per_user` streams open, counted over all tokens
+ * of that user. Other callers are limited only by the server's own limits. */
 struct hub *hub_new(size_t streams_per_user);
 
 /* Call it after server_free(), when no thread calls hub_publish() any more. */
 void hub_free(struct hub *hub);
 
 /*
- * Turns `request` into a stream (see stream_prepare(), which also says when this returns NULL). The
- * hub offers the stream the newest known value of `key`, and the values published from now on. The
- * hub owns the stream and forgets it when the stream ends. If the caller is a user, `key` must be
- * that user's id; if the user already has as many streams as allowed, the oldest is closed. Called
- * on the request's loop.
+ * Turns `request` into a stream. Returns NULL if stream_prepare() does. The hub offers the stream
+ * the newest known value of `key`, and the values published from now on. The hub owns the stream
+ * and forgets it when the stream ends. If the caller of the request is a user, `key` must be that
+ * user's id; if the user already has as many streams as allowed, the user's oldest stream is
+ * closed. Call it on the request's loop.
  */
 struct stream *hub_subscribe(struct hub *hub, struct request *request, struct slice key);
 
-/* Publishes `data` as the value of `key` at `version`, which must not be negative.
- * Thread-safe, even while the server is being freed; waits only for a short lock. */
+/* Publishes `data` as the value of `key` at `version`, which must not be negative. Thread-safe,
+ * even while the server is being freed. Blocks only for a lock that is never held for long. */
 void hub_publish(struct hub *hub, struct slice key, int64_t version, struct slice data);
 
 /*

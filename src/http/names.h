@@ -30,8 +30,8 @@ void names_check(struct unknown_names *unknown, struct slice name);
 
 /*
  * Returns a 400 that lists the unknown names, of which there must be at least one. For each unknown
- * name, the answer suggests the known name that resembles it, or lists all known names if none
- * does.
+ * name, the answer suggests the most similar known name, or lists all known names if none is
+ * similar.
  */
 struct answer names_refuse(const struct unknown_names *unknown);
 

@@ -1,7 +1,7 @@
 /*
  * Bodies up to 1 KiB fit into a packet or two, so compressing them gains nothing. An answer to HEAD
- * is compressed as well, because its headers must be those of GET. Streams are never compressed:
- * their events are small and must be sent at once.
+ * is also compressed, because its headers must be the same as in the answer to GET. Streams are
+ * never compressed, because their events are small and must be sent at once.
  */
 #include "http/negotiation.h"
 

@@ -1,7 +1,8 @@
 /*
  * Implements the callbacks of llhttp. llhttp accepts some bytes that another server or proxy might
- * read as a different request, which is how request smuggling works. The callbacks refuse such
- * bytes: folded headers, two spaces before the target, any transfer coding but "chunked".
+ * read as a different request. An attacker could use such a difference to hide a request from a
+ * proxy (request smuggling). So the callbacks refuse these bytes: folded headers, two spaces before
+ * the target, any transfer coding but "chunked".
  *
  * A callback refuses by setting `refusal` and returning HPE_USER; parser_feed() then makes the
  * refusal the answer of the request. HPE_PAUSED means either "request complete" or "the client
@@ -185,8 +186,8 @@ static int on_message_complete(llhttp_t *llhttp)
 	struct request *request = parser->request;
 
 	request->body = buffer_slice(&parser->body);
-	/* The connection ends after CONNECT: the bytes that follow are meant for a tunnel, even if
-	 * the request has a Content-Length. */
+	/* The connection ends after CONNECT, because the bytes that follow are meant for a tunnel,
+	 * even if the request has a Content-Length. */
 	request->keep_alive = llhttp->http_minor > 0 && llhttp_should_keep_alive(llhttp) &&
 			      llhttp->method != HTTP_CONNECT && !request->is_guess;
 	parser->stage = STAGE_IDLE;
@@ -253,10 +254,12 @@ static bool is_token_char(char c)
 	       (c != '\0' && strchr("!#$%&'*+-.^_`|~", c));
 }
 
-/* Returns whether llhttp gave up only because it does not know the method. `at` is the byte at
- * which llhttp gave up. It must be a byte of a method, or the space behind a method. In front of
- * that space there must be a byte of the method: in this input or, if `has_begun`, in an earlier
- * input. */
+/*
+ * Returns whether llhttp stopped only because it does not know the method. That is the case if
+ * `at`, the byte at which llhttp stopped, belongs to a method or is the space behind a method. The
+ * space counts only if a byte of the method stands in front of it: in this input or, if
+ * `has_begun`, in an earlier input.
+ */
 static bool is_unknown_method(
 	const struct parser *parser, llhttp_errno_t result, const char *at, bool has_begun)
 {
@@ -267,8 +270,8 @@ static bool is_unknown_method(
 	return is_token_char(*at);
 }
 
-/* Makes llhttp parse the rest of the request as if it had a method that llhttp knows and that no
- * route serves. */
+/* Makes llhttp parse the rest of the request as if the request had the method SEARCH, which llhttp
+ * knows and no route serves. */
 static void feed_stand_in(struct parser *parser)
 {
 	static const char method[] = "SEARCH ";

@@ -1,8 +1,9 @@
 /*
- * Turns the bytes of a connection into requests. llhttp (strict) parses the grammar; this module
- * adds the limits, copies the needed parts into the request's arena, and runs admission as soon as
- * the head is complete, so that the body's limit is known before the body is read. The same bytes
- * yield the same requests, in whatever pieces the bytes arrive. Used only on the loop's thread.
+ * Turns the bytes of a connection into requests. llhttp, in its strict mode, parses the grammar.
+ * This module adds the limits and copies the needed parts into the request's arena. It runs
+ * admission as soon as the head is complete, so that the body's limit is known before the body is
+ * read. The same bytes yield the same requests, in whatever pieces the bytes arrive. Used only on
+ * the loop's thread.
  */
 #ifndef QUIPU_HTTP_PARSER_H
 #define QUIPU_HTTP_PARSER_H
@@ -23,7 +24,7 @@ enum parse_event {
 	/* a request is complete: call parser_take(). A refused request already has an answer */
 	PARSE_REQUEST,
 	PARSE_CONTINUE, /* the client waits for 100 Continue; keep feeding */
-	PARSE_BROKEN,   /* call parser_take(): the request has an answer; parsing cannot go on */
+	PARSE_BROKEN,   /* call parser_take(); its request has an answer, and parsing is over */
 };
 
 enum parse_stage { STAGE_IDLE, STAGE_HEAD, STAGE_BODY };
@@ -42,11 +43,11 @@ struct parser {
 	size_t body_max;
 	size_t body_bytes; /* bytes received, whether kept or discarded */
 	struct buffer body;
-	struct answer refusal; /* set when a callback stops the parser */
+	struct answer refusal; /* set when a callback refuses the request */
 	bool in_trailers;
 	const char *input; /* the input of the current parser_feed() */
 	bool skips_method; /* the next bytes belong to a method that llhttp does not know */
-	bool has_stand_in; /* llhttp got another method instead of the unknown one */
+	bool has_stand_in; /* feed_stand_in() has replaced the unknown method */
 	size_t skipped;    /* how many bytes of the unknown method were skipped */
 	char tail[2];      /* the last two bytes of the input before the current input */
 };

@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 
-/* Decodes %XX, and '+' if `plus_is_space`. Returns false for a broken escape. */
+/* Decodes %XX and, if `plus_is_space`, '+' as a space. Returns false for a broken escape. */
 static bool decode(struct arena *arena, struct slice raw, bool plus_is_space, struct slice *out)
 {
 	char *text = arena_alloc(arena, raw.len + 1);
@@ -172,7 +172,7 @@ struct slice query_value(const struct query *query, const char *name)
 	return (struct slice){0};
 }
 
-/* Returns whether `text` is ":8080", ":" or empty. */
+/* Returns whether `text` is empty, ":" or a port such as ":8080". */
 static bool is_port(struct slice text)
 {
 	if (text.len == 0)

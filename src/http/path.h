@@ -1,5 +1,5 @@
 /*
- * Parses the target of a request: splits its path on raw '/', then decodes each segment once.
+ * Parses the target of a request: splits the path at every '/', then decodes each segment once.
  * Refuses everything that two programs could read differently: an encoded slash, a dot segment,
  * NUL, bytes that are not UTF-8. Pure, and fuzzed (tests/fuzz).
  */
@@ -29,7 +29,7 @@ QP_MUST_CHECK enum status path_parse(
 /* Enough for a list of 1000 ids and some other parameters. */
 #define QUERY_PAIRS_MAX 1100
 
-/* One name=value of a query, decoded; '+' stands for a space. */
+/* A parameter of a query, decoded; each '+' of the query has become a space. */
 struct query_pair {
 	struct slice name;
 	struct slice value;

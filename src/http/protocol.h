@@ -1,10 +1,10 @@
 /*
  * This is the interface between a connection and the protocol that it speaks. A connection
  * (connection.h) owns the socket, TLS and the output that waits for the socket, and decides when it
- * lets other connections go first. Its protocol owns everything between bytes and requests:
- * framing, the order of requests, answers and streams, and their deadlines. Admission, routes,
- * lanes and services see only requests; the protocol makes no difference to them. Private to http/;
- * used only on the loop's thread.
+ * lets other connections go first. Its protocol owns everything between bytes and requests: the
+ * framing, the order of requests, the answers and streams, and the deadlines of all these.
+ * Admission, routes, lanes and services see only requests, which are the same in all protocols.
+ * Private to http/; used only on the loop's thread.
  *
  * Any operation that may write may also close the connection; the caller checks `is_closed`.
  */
@@ -51,8 +51,8 @@ struct protocol {
 	 * that is still being received does not count. */
 	bool (*is_idle)(const struct connection *connection);
 
-	/* Returns true if no request has begun to arrive, so that a drain may end the connection
-	 * now. */
+	/* Returns true if a drain may end the connection now, because no request has begun to
+	 * arrive. In HTTP/2, returns true only after the final GOAWAY. */
 	bool (*is_between_requests)(const struct connection *connection);
 
 	struct client_standing (*standing)(const struct connection *connection);
@@ -61,16 +61,18 @@ struct protocol {
 	 * May write and close. */
 	void (*check)(struct connection *connection, int64_t now_ns);
 
-	/* Called when a request of this connection has its answer, or its stream has started. Never
-	 * writes: the connection is pumped before the loop sleeps. */
+	/* Called when a request of this connection has its answer, when its stream has started, or
+	 * when the command of an abandoned request is back. Never writes: the connection is pumped
+	 * before the loop sleeps. */
 	void (*answered)(struct connection *connection, struct request *request);
 
 	/* Called before a large answer is looked up for `request`. Returns true if the look-up has
 	 * to wait; the protocol later calls request_submit_now(). Never writes. */
 	bool (*defers)(struct connection *connection, struct request *request);
 
-	/* Called when the server begins to drain. HTTP/1.1 ends its stream. HTTP/2 tells the
-	 * client; its streams end with the next sweep. May write and close. */
+	/* Called when the server begins to drain. HTTP/1.1 ends the connection's stream. HTTP/2
+	 * announces the drain to the client, and ends the connection's streams with the next sweep.
+	 * May write and close. */
 	void (*drain)(struct connection *connection);
 
 	/* Called when the connection is closed, to drop all requests and streams. Never writes. */

@@ -54,21 +54,21 @@ struct request {
 	int64_t deadline_ns;
 	size_t queued_bytes;     /* the memory charged to the connection for this request */
 	struct command *command; /* the command that the request waits for, or NULL */
-	/* if the protocol has deferred the command, its lane; otherwise NULL */
+	/* the lane for `command`, while the protocol defers the command; otherwise NULL */
 	struct lane *lane;
 	void (*answered)(
 		struct request *request, struct command *command); /* see request_submit_then() */
 	struct answer answer;  /* http_status is 0 until the request is answered */
 	struct stream *stream; /* the stream that is to answer the request, or NULL */
-	bool is_stream;        /* the answer is the head of a stream and has no length */
-	bool is_large;         /* its command is not done, and the answer may be large */
+	bool is_stream;        /* the answer begins an event stream, so it has no Content-Length */
+	bool is_large;         /* the request waits for a command whose answer may be large */
 	bool safe;             /* GET or HEAD */
 	bool head_only;
 	/* the request's token was refused; the connection ends, so that each guess of a token needs
 	 * a new connection */
 	bool is_guess;
 	bool keep_alive;
-	bool is_abandoned; /* HTTP/2: the request was reset while its command is in a lane */
+	bool is_abandoned; /* HTTP/2: the request was reset while its command was in a lane */
 };
 
 /*
@@ -89,23 +89,24 @@ void request_answer(struct request *request, struct answer answer);
 
 /*
  * Submits `command`, allocated from the request's arena, to `lane`; the command's answer becomes
- * the request's answer. If the lane is full, or if the answer may be large and no memory is left
- * for clients, answers with OVERLOADED at once. Call it on the loop, while the request waits for no
- * other command; never blocks.
+ * the request's answer. Answers with OVERLOADED instead if the lane is full, or if the answer may
+ * be large and the worker is full (see worker_is_full()). Call it on the loop, while the request
+ * waits for no other command; never blocks.
  */
 void request_submit(struct request *request, struct lane *lane, struct command *command);
 
 /*
- * Makes the request wait for `command`, which never enters a lane. Used by callers that spread the
- * work over other commands: once the answer of `command` is set, the caller runs the command's
+ * Makes the request wait for `command`, which never enters a lane. This is for callers that spread
+ * the work over other commands: once the answer of `command` is set, the caller runs the command's
  * task, on the loop and only once. Returns false, after answering with OVERLOADED, if the answer
- * may be large and no memory is left for clients.
+ * may be large and the worker is full (see worker_is_full()).
  */
 QP_MUST_CHECK bool request_expect(struct request *request, struct command *command);
 
 /*
- * The same as request_submit(), but when the command is back, `answered(request, command)` runs on
- * the loop and answers the request, starts its stream, or submits the request's next command with
+ * Like request_submit(), except that the command's answer does not become the request's answer.
+ * Instead, when the command is back, `answered(request, command)` runs on the loop. It answers the
+ * request, starts the request's stream, or submits the request's next command with
  * request_submit_then(). `answered` does not run if the client is gone or if the command was
  * refused with OVERLOADED.
  */

@@ -37,7 +37,8 @@ void response_fields(
 		add(fields, "Idempotent-Replayed", slice_of("true"));
 }
 
-/* A body up to this size is copied behind the head, so that both are written as one part. */
+/* A body up to this size is copied behind the head, so that head and body are written as one
+ * part. */
 #define COPIED_BODY_MAX 4096
 
 struct slice response_render(

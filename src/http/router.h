@@ -1,7 +1,7 @@
 /*
  * Maps methods and paths to the functions that serve them. Routes are added at start and never
- * change, so any thread may look one up. `quipu routes` prints the same list, and a test compares
- * it with the OpenAPI document.
+ * change, so any thread may look one up. `quipu routes` prints all routes, and a test compares that
+ * list with the OpenAPI document.
  */
 #ifndef QUIPU_HTTP_ROUTER_H
 #define QUIPU_HTTP_ROUTER_H
@@ -19,7 +19,7 @@
 
 struct route {
 	const char *method; /* GET also answers HEAD */
-	const char *path;   /* template: /api/v1/counts/{itemId}/increase */
+	const char *path;   /* a template, e.g. /api/v1/counts/{itemId}/increase */
 	/* with ACCESS_OWNER and ACCESS_OWNER_STREAM, the user's id is the first parameter of the
 	 * path */
 	enum access access;
@@ -49,7 +49,7 @@ struct route_stats {
 struct route_match {
 	const struct route *route;
 	struct slice params[REQUEST_PARAMS_MAX]; /* in the order of the template */
-	struct slice allow;                      /* the methods of this path: "GET, HEAD, POST" */
+	struct slice allow;                      /* methods of this path, e.g. "GET, HEAD, POST" */
 };
 
 struct router;
@@ -67,7 +67,7 @@ void router_add_all(
 /* Adds a style. Call it only at start. Adding the same prefix again has no effect. */
 void router_add_style(struct router *router, const struct route_style *style);
 
-/* If the request's answer is a refusal, rewrites it in the style of its path. */
+/* If the request's answer is a refusal, rewrites the answer in the style of the request's path. */
 void router_apply_style(const struct router *router, struct request *request);
 
 /*

@@ -97,7 +97,7 @@ static void post_socket(struct http_worker *worker, int fd, int turns)
 
 /* ---- accepting --------------------------------------------------------------------------- */
 
-/* Returns the sum of the tally that is at `offset` in each worker. */
+/* Returns the sum, over all workers, of the tally at `offset` in struct http_worker. */
 static int64_t sum_workers(const struct server *server, size_t offset)
 {
 	int64_t total = 0;
@@ -534,7 +534,7 @@ static void collect_ended(const struct server *server, struct buffer *page)
 
 	metrics_family(page, name, "counter",
 		"Connections that the server closed to make room for others, to free memory, or "
-		"because of a flood.");
+		"because the client flooded them.");
 	metrics_sample(page, name, "for=\"room\"",
 		sum_workers(server, offsetof(struct http_worker, ended_for_room)));
 	metrics_sample(page, name, "for=\"memory\"",

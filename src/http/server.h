@@ -46,9 +46,9 @@ struct server_limits {
 	int64_t head_timeout_ns; /* from the first byte of a request to the end of its head, and
 				  * from accepting a connection to the end of its TLS handshake */
 	int64_t body_timeout_ns; /* from the end of the head to the end of the body */
-	/* between requests, and while the client does not read an answer */
+	/* how long a connection may be idle, and how long an answer may stay unread */
 	int64_t idle_timeout_ns;
-	int64_t deadline_ns;     /* from the end of a request to its answer */
+	int64_t deadline_ns;     /* from request_start() to the answer */
 	int64_t heartbeat_ns;    /* how long a stream may be quiet before it sends a comment */
 	int64_t stream_stall_ns; /* how long a stream's client may stop reading */
 };
@@ -85,8 +85,8 @@ QP_MUST_CHECK bool server_listen(
 enum address_reach { ADDRESS_INVALID, ADDRESS_LOOPBACK, ADDRESS_PUBLIC };
 
 /*
- * Returns ADDRESS_LOOPBACK if `address` can be reached only from this machine, ADDRESS_PUBLIC if it
- * can be reached from others as well, and ADDRESS_INVALID if it cannot be resolved. May block on a
+ * Returns ADDRESS_LOOPBACK if `address` can be reached only from this machine, ADDRESS_PUBLIC if
+ * other machines can reach it, too, and ADDRESS_INVALID if it cannot be resolved. May block on a
  * name lookup.
  */
 enum address_reach server_address_reach(const char *address);

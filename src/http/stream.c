@@ -13,8 +13,8 @@
 #include "base/text.h"
 #include "http/stream_internal.h"
 
-/* A stream tells its client to wait before it reconnects: RETRY_LEAST_MS plus a random part of
- * RETRY_SPREAD_MS. So the clients of a server that stops do not reconnect all at once. */
+/* A stream sends its client the time to wait before reconnecting: RETRY_LEAST_MS plus a random part
+ * of RETRY_SPREAD_MS. So the clients of a server that stops do not all reconnect at once. */
 #define RETRY_LEAST_MS 1000
 #define RETRY_SPREAD_MS 2000
 

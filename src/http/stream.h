@@ -15,12 +15,13 @@
  *              of the caller expires, or the             that is being written
  *              keys of the guard change
  *
- * When a stream is gone, its owner is called once, and the pointer is no longer valid. In HTTP/2
- * only the stream's exchange ends, instead of the connection.
+ * When a stream is gone, its owner is called once, and pointers to the stream are no longer valid.
+ * Where the table says that the connection is closed, HTTP/2 ends only the stream's exchange.
  *
- * In HTTP/1.1 the body has no length and is not chunked. It ends with the connection, as HTTP/1.0
- * clients require anyway, and every event shows by itself whether it is complete. Further input
- * from the client is discarded; after 64 KiB of it the connection is closed.
+ * In HTTP/1.1 the body has no length and is not chunked. It ends with the connection, which
+ * HTTP/1.0 clients require. A client can still detect a cut event, because every event ends with a
+ * blank line. Further input from the client is discarded; after 64 KiB of such input the connection
+ * is closed.
  *
  * A stream belongs to its loop, and everything here is for that loop's thread. No call writes at
  * once: the loop writes before it sleeps. So a value that changes several times while the loop runs
@@ -47,9 +48,9 @@ struct stream_owner {
  * sent yet, so that the handler can subscribe to changes before it looks up the current value, and
  * can still refuse the request with request_answer().
  *
- * The client already knows the values up to the request's Last-Event-ID, so these values are never
- * sent. This relies on ids that only grow: a client whose Last-Event-ID is above the value's id
- * receives nothing until the value's id exceeds that Last-Event-ID.
+ * Values with an id up to the request's Last-Event-ID are never sent, because the client already
+ * knows them. So the ids of values must only grow: if they started over from a small number, a
+ * client would receive nothing until an id exceeds its Last-Event-ID.
  *
  * For HEAD, or if there are too many streams (OVERLOADED), answers the request at once and returns
  * NULL.
@@ -59,7 +60,7 @@ struct stream *stream_prepare(struct request *request, struct stream_owner owner
 /* Starts the answer, with the newest value that was offered. Call it once. */
 void stream_start(struct stream *stream);
 
-/* Prepares and starts a stream. Returns NULL like stream_prepare(). */
+/* Prepares and starts a stream. Returns NULL if stream_prepare() does. */
 struct stream *stream_open(struct request *request, struct stream_owner owner);
 
 /*
@@ -69,8 +70,8 @@ struct stream *stream_open(struct request *request, struct stream_owner owner);
  */
 void stream_offer(struct stream *stream, int64_t id, struct slice data);
 
-/* The same as stream_offer(), with an event that other streams share. The stream takes its own
- * reference. */
+/* Like stream_offer(), except that the value is an event that other streams share. The stream takes
+ * its own reference. */
 void stream_offer_event(struct stream *stream, struct stream_event *event);
 
 /*

@@ -19,8 +19,9 @@ struct stream_event {
 };
 
 /*
- * Returns a new event with the lines "id: 7", then each line of `data` with "data: " in front, then
- * a blank line. `id` must not be negative. The caller owns the only reference. Thread-safe.
+ * Returns a new event that consists of a line such as "id: 7", each line of `data` with "data: " in
+ * front, and a blank line. `id` must not be negative. The caller owns the only reference.
+ * Thread-safe.
  */
 struct stream_event *stream_event_new(int64_t id, struct slice data);
 

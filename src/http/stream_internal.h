@@ -23,7 +23,7 @@ struct stream {
 	struct stream_event *waiting;  /* the newest value, until it is written */
 	/* the highest id that was offered or that the client knows, or -1 */
 	int64_t last_id;
-	/* the request's caller, but without its name: the name is allocated from the request's
+	/* the request's caller without its name, because the name is allocated from the request's
 	 * arena, which the stream outlives */
 	struct caller caller;
 	struct exchange exchange; /* carries the stream in HTTP/2; unused in HTTP/1.1 */
@@ -41,8 +41,8 @@ struct stream_event *stream_take(struct stream *stream);
 /* Returns whether a stream that has begun should end after the value that is being written. */
 bool stream_is_over(const struct stream *stream);
 
-/* Returns whether the caller might be refused now, because the caller's token has expired or a
- * reload has changed the keys of the guard (see guard_generation()). */
+/* Returns whether the stream's caller might be refused now, because the caller's token has expired
+ * or a reload has changed the keys of the guard (see guard_generation()). */
 bool stream_has_lost_caller(const struct stream *stream);
 
 /* Detaches the stream from its request or connection, calls the owner, and frees the stream. */

@@ -1,7 +1,7 @@
 /*
- * OpenSSL's memory BIOs keep a buffer of the size of the largest record for as long as they live.
- * So sessions use our own kind of BIO ("pipe"), which reads straight from the caller's bytes and
- * whose output is taken after each call: an idle session has no buffer at all.
+ * OpenSSL's memory BIOs keep a buffer of the size of the largest record for as long as they exist.
+ * So sessions use our own kind of BIO ("pipe"). A pipe reads straight from the caller's bytes, and
+ * the caller takes its output after each call, so an idle session has no buffer.
  *
  * A reload creates a new SSL_CTX and swaps it under a lock. OpenSSL counts references, so each
  * session keeps the SSL_CTX that it started with.
@@ -28,7 +28,7 @@
 #include "base/metrics.h"
 
 /* For TLS 1.2: only ciphers with forward secrecy and authenticated encryption. All ciphers of TLS
- * 1.3 have both. */
+ * 1.3 have both properties. */
 #define CIPHERS_1_2 "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 enum handshake {
@@ -46,7 +46,7 @@ static const char *const handshake_names[HANDSHAKE_COUNT] = {
 struct tls_context {
 	const char *certificate_file;
 	const char *key_file;
-	BIO_METHOD *pipe;     /* lets OpenSSL reach a session's input and output */
+	BIO_METHOD *pipe;     /* through it OpenSSL reads a session's input and writes its output */
 	pthread_mutex_t lock; /* guards the next two members */
 	SSL_CTX *current;     /* this struct holds one reference, and each session holds another */
 	int64_t expires_s;
@@ -98,8 +98,8 @@ static bool use_certificate(SSL_CTX *ctx, const char *file, char *why)
 	return false;
 }
 
-/* OpenSSL calls this to get the passphrase of a private key. Sets `*was_asked` and refuses. Without
- * this function, OpenSSL would prompt on the terminal. */
+/* OpenSSL calls this to get the passphrase of a private key. Sets `*was_asked` to true and refuses.
+ * Without this function, OpenSSL would prompt on the terminal. */
 static int refuse_to_ask(char *password, int size, int writing, void *was_asked)
 {
 	(void)password;
@@ -119,7 +119,8 @@ static EVP_PKEY *read_key(const char *file, char *why)
 	if (!key && was_asked)
 		snprintf(why, TLS_WHY_SIZE,
 			"the private key %s is encrypted, and the server cannot ask for a "
-			"passphrase; store it without one, readable by the service only",
+			"passphrase; store the key without a passphrase, in a file that only the "
+			"service can read",
 			file);
 	else if (!key)
 		snprintf(why, TLS_WHY_SIZE,
@@ -147,7 +148,8 @@ static bool use_key(SSL_CTX *ctx, const struct tls_context *context, char *why)
 	return fits;
 }
 
-/* Returns when the certificate expires, or INT64_MAX if that cannot be read. */
+/* Returns the time at which the certificate expires, in seconds since 1970, or INT64_MAX if that
+ * time cannot be read. */
 static int64_t end_of_certificate(const X509 *certificate)
 {
 	struct tm end;
@@ -197,7 +199,7 @@ static bool set_up(SSL_CTX *ctx)
 	SSL_CTX_set_options(ctx,
 		SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_CIPHER_SERVER_PREFERENCE);
 	SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS);
-	/* Clients resume with a ticket, so the server need not keep their sessions. */
+	/* Clients resume with a ticket, so the server need not keep their TLS sessions. */
 	SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
 	SSL_CTX_set_alpn_select_cb(ctx, choose_protocol, NULL);
 	return SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) == 1 &&
@@ -411,7 +413,8 @@ bool tls_session_chose_http2(const struct tls_session *session)
 	return len == 2 && memcmp(chosen, "h2", 2) == 0;
 }
 
-/* A TLS record never begins with a letter, and an HTTP request always does. */
+/* A TLS record never begins with a letter, but every standard method of HTTP begins with a capital
+ * letter. */
 static bool looks_like_http(struct slice bytes)
 {
 	return bytes.data[0] >= 'A' && bytes.data[0] <= 'Z';

@@ -67,8 +67,8 @@ enum tls_state tls_session_state(const struct tls_session *session);
 /* Returns whether client and server have agreed on HTTP/2. */
 bool tls_session_chose_http2(const struct tls_session *session);
 
-/* The plain text that one tls_session_read() returns can exceed its input by this many bytes: the
- * call may complete a record that began in earlier calls. */
+/* The plain text that one tls_session_read() returns can exceed its input by this many bytes,
+ * because the call may complete a record that began in earlier calls. */
 #define TLS_RECORD_MAX (16 * 1024)
 
 /*

@@ -1,9 +1,9 @@
 /*
  * Serves the routes of Twirp and renders its errors. Refusals come from everywhere (parser,
- * admission, lanes, committer, services). They are created as problems; when the answer is written,
- * the router calls render_refusal(), which translates the problem. A refusal that a service stores
- * under an Idempotency-Key is stored byte for byte, so twirp_problem() creates it in its final form
- * at once.
+ * admission, lanes, committer, services). They are created as problems. When the answer is written,
+ * the router calls render_refusal(), which translates the problem into a Twirp error. But a refusal
+ * that a service stores under an Idempotency-Key is stored byte for byte, so twirp_problem()
+ * creates it as a Twirp error from the start.
  */
 #include "http/twirp.h"
 
@@ -166,8 +166,9 @@ struct twirp_route {
 	void *context;
 };
 
-/* Decodes the message, calls the method's handler and frees the message again: a message can be
- * much larger in memory than on the wire, and the request may live much longer than this call. */
+/* Decodes the message, calls the method's handler and frees the message again, because a message
+ * can be much larger in memory than on the wire, and the request may live much longer than this
+ * call. */
 static void read_and_handle(const struct twirp_route *route, struct twirp_call *call)
 {
 	struct arena *arena = &call->request->arena;

@@ -1,9 +1,10 @@
 /*
- * Twirp v7 (https://twitchtv.github.io/twirp/docs/spec_v7.html) serves the services of a .proto
- * file as routes POST /twirp/<package>.<Service>/<Method>, in JSON or protobuf, depending on the
- * request's Content-Type. The .proto file is the only description: its methods become the routes,
- * and handlers receive and return its messages (see proto_message.h). All refusals below /twirp/,
- * even those of the parser or a full lane, are sent as Twirp errors:
+ * Serves the services of a .proto file over Twirp v7
+ * (https://twitchtv.github.io/twirp/docs/spec_v7.html): as routes POST
+ * /twirp/<package>.<Service>/<Method>, in JSON or protobuf, depending on the request's
+ * Content-Type. The API is described only in the .proto file: its methods become the routes, and
+ * handlers receive and return its messages (see proto_message.h). All refusals below /twirp/, even
+ * those of the parser or a full lane, are sent as Twirp errors:
  * {"code":"not_found","msg":"…","meta":{"reason":"POT_NOT_FOUND"}}.
  *
  *   refusal                                      code                 HTTP
@@ -16,7 +17,9 @@
  *                                                resource_exhausted
  *     409, if a retry may help                   aborted
  *     409 otherwise                              already_exists
- *     500, 503                                   internal, unavailable
+ *     503                                        unavailable
+ *     any other below 500                        malformed            400
+ *     any other from 500                         internal             500
  */
 #ifndef QUIPU_HTTP_TWIRP_H
 #define QUIPU_HTTP_TWIRP_H
@@ -29,7 +32,7 @@
 /* A request with its decoded message. */
 struct twirp_call {
 	struct request *request;
-	enum proto_encoding encoding;    /* the encoding of the message; the answer uses the same */
+	enum proto_encoding encoding;    /* the encoding of the message and of the answer */
 	const ProtobufCMessage *message; /* valid until the handler returns */
 };
 
@@ -52,8 +55,8 @@ struct answer twirp_answer(
 	struct arena *arena, enum proto_encoding encoding, const ProtobufCMessage *message);
 
 /*
- * Returns a refusal in its final form, ready to be stored under an Idempotency-Key. `detail` is a
- * printf format. Thread-safe.
+ * Returns a refusal that is already rendered as a Twirp error, so that it can be stored under an
+ * Idempotency-Key. `detail` is a printf format. Thread-safe.
  */
 struct answer twirp_problem(struct arena *arena, enum status status, const char *detail, ...)
 	QP_PRINTF(3, 4);

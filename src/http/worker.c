@@ -1,8 +1,8 @@
 /*
- * A worker runs the connections of one loop. An event on a socket pumps its connection directly. An
- * answer or a new value of a stream only marks the connection dirty; all dirty connections are
- * pumped when the loop has run its tasks, and before the loop sleeps. So the answers of a batch are
- * sent together, usually with one system call per connection.
+ * A worker runs the connections of one loop. An event on a socket pumps the socket's connection
+ * directly. An answer or a new value of a stream only marks the connection dirty; all dirty
+ * connections are pumped when the loop has run its tasks, and before the loop sleeps. So the
+ * answers of a batch are sent together, usually with one system call per connection.
  *
  * A connection is in at most one of the lists `dirty` and `resting`.
  */
@@ -157,9 +157,9 @@ bool worker_make_room(struct http_worker *worker)
 {
 	struct connection *longest = client_queues_longest(&worker->client_queues);
 
-	/* Never closes a connection whose request has arrived, even if the loop has not read it
-	 * yet. In that case nothing is closed this time: once the loop has read that request,
-	 * another connection is the one that has waited longest. */
+	/* A connection whose client has sent a request is not closed, even if the loop has not read
+	 * that request yet. Nothing is closed then, and the caller tries again later: once the loop
+	 * has read the request, another connection has waited longest. */
 	if (!longest ||
 		((longest->place.state == CLIENT_IDLE || longest->place.state == CLIENT_HOLDS) &&
 			connection_has_unread_input(longest)))

@@ -1,7 +1,8 @@
 /*
  * A worker is one loop's share of the server: its connections, the lists that decide which of them
  * is served next, its share of the limits, and its tallies. Private to http/. A worker and its
- * connections belong to the thread of their loop; other threads may only read the tallies.
+ * connections belong to the thread of their loop; other threads may only use the tallies and post
+ * tasks to `loop`.
  */
 #ifndef QUIPU_HTTP_WORKER_H
 #define QUIPU_HTTP_WORKER_H
@@ -50,7 +51,7 @@ struct http_worker {
 	size_t compress_left;
 	struct compressor *compressor; /* NULL until something is compressed */
 
-	struct tally connection_count; /* any thread may read this and the other tallies */
+	struct tally connection_count; /* any thread may use this tally and those below */
 	struct tally in_flight;
 	struct tally events_sent;
 	struct tally events_skipped;
@@ -103,7 +104,7 @@ bool worker_make_room(struct http_worker *worker);
 bool worker_is_full(const struct http_worker *worker);
 
 /* Closes connections that occupy memory and wait for their clients, until the worker is no longer
- * full (see worker_is_full()) or client_queues_longest_holding() finds none. */
+ * full (see worker_is_full()) or client_queues_longest_holding() returns NULL. */
 void worker_free_memory(struct http_worker *worker);
 
 /*

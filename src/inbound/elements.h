@@ -20,8 +20,8 @@ struct elements {
 	json_t *list;
 	size_t count; /* the length of `list`; 0 if `list` is NULL */
 
-	/* the body of the request; elements_leave() restores it, because input->body is the element
-	 * between elements_enter() and elements_leave() */
+	/* the body of the request; between elements_enter() and elements_leave(), input->body is
+	 * the element instead, and elements_leave() restores the body */
 	json_t *body;
 	size_t index;       /* the index of the element that was entered */
 	size_t error_count; /* how many errors had been noted before this element */

@@ -24,7 +24,7 @@ struct fan_lane {
 };
 
 struct fan {
-	struct command whole; /* the command that brings back the request's answer */
+	struct command whole; /* carries the answer of the whole request */
 	struct request *request;
 	struct write **writes;
 	size_t count;

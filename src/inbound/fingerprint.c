@@ -106,7 +106,8 @@ void fingerprint_request(const struct input *input, struct idempotency_record *r
 	struct request *request = input->request;
 	struct digest digest;
 
-	_Static_assert(FINGERPRINT_SIZE == 1 + SHA256_SIZE, "a version and a digest");
+	_Static_assert(
+		FINGERPRINT_SIZE == 1 + SHA256_SIZE, "a fingerprint is a version and a digest");
 	digest_begin(&digest);
 	add_text(&digest, request->method);
 	add_text(&digest, slice_of(request->route->path));

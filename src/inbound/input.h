@@ -23,7 +23,7 @@ struct input {
 	struct answer refusal;
 };
 
-/* Starts reading `request` without its body. */
+/* Starts reading `request`. Call input_read_body() afterwards to read the body. */
 void input_init(struct input *input, struct request *request);
 
 /*
@@ -35,7 +35,7 @@ void input_read_body(struct input *input);
 /* Refuses members of input->body that `members` does not list. */
 void input_check_members(struct input *input, const char *const *members);
 
-/* Returns whether no error has been found so far. */
+/* Returns true if no error has been found so far. */
 bool input_is_good(const struct input *input);
 
 /*
@@ -48,7 +48,8 @@ bool input_refuse(struct input *input);
  * INPUT_ERRORS_MAX. */
 void input_error(struct input *input, const char *field, const char *message);
 
-/* Checks an id from the path or query: 1 to 128 bytes, no control characters. */
+/* Notes an error unless `id` has 1 to 128 bytes and no control characters. Does not check whether
+ * it is UTF-8: paths, queries and JSON are checked when they are parsed. */
 void input_check_id(struct input *input, const char *field, struct slice id);
 
 /* Returns a required id from the body. */

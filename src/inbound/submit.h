@@ -1,5 +1,5 @@
 /* Submits the command of a request to its lane. This is the last step of every route that uses one
- * lane, and the same for all services. Called on a loop's thread. */
+ * lane. Called on a loop's thread. */
 #ifndef QUIPU_INBOUND_SUBMIT_H
 #define QUIPU_INBOUND_SUBMIT_H
 
@@ -14,13 +14,13 @@
  */
 void submit_write(struct input *input, struct lane_set *lanes, struct write *write);
 
-/* Does the same as submit_write() for the request of a user: each user has separate
- * Idempotency-Keys. */
+/* Like submit_write(), except that the Idempotency-Key is valid only for the user `user_id`:
+ * requests of different users may have the same key. */
 void submit_write_of(
 	struct input *input, struct lane_set *lanes, struct write *write, struct slice user_id);
 
-/* Does the same as submit_write() for a write that must run in the same lane as other writes: the
- * write goes to the lane of the key `near`, not to the lane of its own key. */
+/* Like submit_write(), except that the write goes to the lane of the key `near`, not to the lane of
+ * its own key. */
 void submit_write_near(
 	struct input *input, struct lane_set *lanes, struct write *write, struct slice near);
 
@@ -32,8 +32,8 @@ void submit_key_as(
 /* Refuses the request if reading it found errors; otherwise submits `read` to the read lane. */
 void submit_read(struct input *input, struct lane_set *lanes, struct read *read);
 
-/* Does the same as submit_read(), but `answered` decides what follows; see request_submit_then().
- */
+/* Like submit_read(), except that `answered` is called with the answered command and decides what
+ * follows; see request_submit_then(). */
 void submit_read_then(struct input *input, struct lane_set *lanes, struct read *read,
 	void (*answered)(struct request *request, struct command *command));
 

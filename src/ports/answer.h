@@ -44,8 +44,8 @@ struct answer answer_json(int http_status, struct slice body);
 struct answer answer_empty(void);
 
 /*
- * Returns problem+json for `status`, allocated from `arena`. `detail` is printf-like and says what
- * happened and what to do about it. A 503 gets Retry-After.
+ * Returns problem+json for `status`, allocated from `arena`. `detail` is a printf format; the text
+ * says what happened and what to do about it. A 503 gets Retry-After.
  */
 struct answer answer_problem(struct arena *arena, enum status status, const char *detail, ...)
 	QP_PRINTF(3, 4);

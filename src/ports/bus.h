@@ -33,7 +33,7 @@ enum bus_fate {
 	BUS_CONFIRMED,     /* the engine has the message */
 	BUS_NOT_PERSISTED, /* the engine certainly does not have the message and will not get it */
 	BUS_UNKNOWN,       /* the engine may or may not have the message */
-	BUS_UNDER_WAY,     /* begin() has given the message to the engine; its fate is still open */
+	BUS_UNDER_WAY, /* begin() has passed the message to the engine; its fate is still open */
 };
 
 struct bus_message {
@@ -52,7 +52,7 @@ struct bus_message {
 	struct slice value;
 
 	/* publish(), begin() and collect() set `fate`. They set `is_untried` to true if the message
-	 * is NOT_PERSISTED because it could not be given to the engine in time. Otherwise they may
+	 * is NOT_PERSISTED because it could not be passed to the engine in time. Otherwise they may
 	 * leave `is_untried` unchanged, so the caller must set it to false before publishing. */
 	enum bus_fate fate;
 	bool is_untried;
@@ -141,8 +141,8 @@ struct producer_ops {
 	 * collect() blocks until more fates are decided, wake() is called, or the earliest
 	 * `until_ns` of the begin() calls under way has come. When that time has come, collect()
 	 * gives up all messages under way, including those of later begin() calls, and decides
-	 * their fates, because one message that hangs holds up all later ones. collect() may return
-	 * later than that time, by as much as publish().
+	 * their fates, because one message that hangs holds up all later ones. Like publish(),
+	 * collect() may return later than that time.
 	 *
 	 * wake() makes a waiting collect() return early. If no collect() is waiting, the next
 	 * collect() returns early. Thread-safe; never blocks.
@@ -194,8 +194,8 @@ struct consumer_ops {
 	 * Marks the delivery at `index` of the last fetch as unusable; `why` is a sentence that
 	 * says what is wrong with the message. Call this after the message was saved elsewhere and
 	 * before the ack() that covers the delivery. On RabbitMQ that ack() also copies the message
-	 * to the queue "<group>_error", and fails if it cannot. The pointer is NULL on engines that
-	 * treat such messages like other messages, so call consumer_poison() instead.
+	 * to the queue "<group>_error", and fails if it cannot. `poison` is NULL on engines that
+	 * treat unusable messages like other messages, so call consumer_poison() instead.
 	 */
 	void (*poison)(struct consumer *consumer, size_t index, const char *why);
 
@@ -285,7 +285,7 @@ static inline void bus_message_add_header(
 	header->value = value;
 }
 
-/* Calls poison() if the engine has it. */
+/* Calls poison() unless it is NULL. */
 static inline void consumer_poison(struct consumer *consumer, size_t index, const char *why)
 {
 	if (consumer->ops->poison)

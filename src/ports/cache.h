@@ -68,9 +68,9 @@ struct cached_limit {
  *
  * Only readers create entries. A refresh replaces an existing entry unless the entry has a later
  * version. So the cache never serves a value older than the last refreshed value, in whatever order
- * refreshes arrive and whatever is deleted, evicted or expires in between. This holds as long as
- * the cache only forgets. A Redis that restarts from an older snapshot, or fails over to a replica
- * that lagged behind, brings older values back.
+ * refreshes arrive and whatever is deleted, evicted or expires in between. This holds only if the
+ * cache never restores a value that it has lost. A Redis that restarts from an older snapshot, or
+ * fails over to a replica that lagged behind, does restore older values.
  */
 struct cached_counter {
 	struct slice user_id;
@@ -126,7 +126,7 @@ struct cache_session_ops {
 	/*
 	 * Call it after a change has committed. For each entry: replaces the cached counter, unless
 	 * the cached version is later. Always deletes the lease and the list. If a refresh fails,
-	 * the cache deletes the counter, the lease and the list before it is used again.
+	 * the counter, the lease and the list are deleted before the cache is used again.
 	 *
 	 * A counter that is not in the cache is not written: a later version may have been cached
 	 * and then deleted or expired. The next reader puts the counter into the cache.
@@ -157,9 +157,9 @@ struct cache_ops {
 
 	/*
 	 * Notifies listeners in OTHER processes that use this cache that something new was
-	 * committed under the name `announcement`. They hear it soon, at most every 20 ms. An
-	 * announcement can get lost. It always gets lost if this process has not called listen()
-	 * yet. `announcement` must be static. Thread-safe; never blocks.
+	 * committed under the name `announcement`. Each announcement is sent to them at most once
+	 * per 20 ms, and it can get lost. It always gets lost if this process has not called
+	 * listen() yet. `announcement` must be static. Thread-safe; never blocks.
 	 */
 	void (*announce)(struct cache *cache, const char *announcement);
 

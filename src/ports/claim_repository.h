@@ -1,8 +1,9 @@
 /*
- * A row of these tables stands for work outside the store: an event to publish, or a notification
- * or message to send. A worker claims a row under a lease, works on it outside any transaction, and
- * ends the claim with an UPDATE that checks the row's status, owner and epoch. So a worker that
- * stalled until another worker claimed its row changes nothing when it wakes up.
+ * Claims and releases the rows of outboxes, notifications and outbound messages. Each of these rows
+ * stands for work outside the store: an event to publish, or a notification or message to send. A
+ * worker claims a row under a lease, works on it outside any transaction, and ends the claim with
+ * an UPDATE that checks the row's status, owner and epoch. So a worker that stalled until another
+ * worker claimed its row changes nothing when it wakes up.
  *
  *   state     event                     next       columns
  *   PENDING   claim, when it is due     BUSY       locked_by, locked_at, lease_until set;
@@ -39,7 +40,7 @@ struct claim {
 	struct slice payload;
 	int64_t occurred_us;
 	int32_t attempt_count; /* attempts before this claim */
-	int64_t epoch;         /* which claim of the row this is */
+	int64_t epoch;         /* how often the row has been claimed, including this claim */
 
 	/* The caller sets the next three members before it calls end(). */
 	enum claim_end end;

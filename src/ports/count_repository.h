@@ -8,8 +8,8 @@
 
 #include "ports/store.h"
 
-/* The lower or the upper bound of a count. If `is_set` is false, the count has no such bound other
- * than the range of int64. */
+/* The lower or the upper bound of a count. If `is_set` is false, only the range of int64 limits the
+ * count on this side. */
 struct count_bound {
 	bool is_set;
 	int64_t value;
@@ -21,10 +21,10 @@ struct count_bounds {
 };
 
 /*
- * Several additions to one count, folded into one: their sum, and the lowest and highest sum after
- * any step (`lowest` <= 0 <= `highest`). The addition applies only if value + lowest and value +
- * highest are within int64 and within the count's bounds; then the value after every step is within
- * them, too.
+ * Several additions to one count, folded into one: their sum, and the lowest and highest partial
+ * sum (`lowest` <= 0 <= `highest`). The addition applies only if value + lowest and value + highest
+ * are within int64 and within the count's bounds; then the value after every step is within them,
+ * too.
  */
 struct count_addition {
 	struct slice item_id;

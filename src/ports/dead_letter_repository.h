@@ -10,7 +10,7 @@
 #include "ports/store.h"
 
 struct dead_letter {
-	struct slice id;       /* a UUID: the id of what failed, or a new id for poison */
+	struct slice id;       /* a UUID: the id of the row that failed, or a new id for poison */
 	struct slice kind;     /* "outbox", "notification", "sms", "poison" */
 	struct slice type;     /* the column event_type; empty if unknown */
 	struct slice key;      /* the column aggregate_key; empty if unknown */
@@ -46,8 +46,9 @@ struct dead_letter_resolution {
 struct dead_letter_repository;
 
 struct dead_letter_repository_ops {
-	/* Stores letters. Ignores a letter if an unresolved letter with the same id exists, and
-	 * poison if a letter with the same position exists. Must be called in a transaction. */
+	/* Stores letters. Ignores a letter if an unresolved letter has the same id. Ignores a
+	 * letter of the kind poison if any letter has the same position. Must be called in a
+	 * transaction. */
 	QP_MUST_CHECK enum status (*put)(const struct dead_letter_repository *repository,
 		struct session *session, const struct dead_letter *letters, size_t count);
 
@@ -67,8 +68,8 @@ struct dead_letter_repository_ops {
 	 * Resolves a letter. REPLAY makes an event, notification or outbound message PENDING again,
 	 * but only marks poison as replayed, because only the service knows what to do with its
 	 * payload. DISCARD drops the letter. If there is no unresolved letter of this name, or if
-	 * REPLAY finds that what failed has been swept, sets `found` to false and changes nothing.
-	 * Must be called in a transaction.
+	 * the row that REPLAY would make PENDING was swept, sets `found` to false and changes
+	 * nothing. Must be called in a transaction.
 	 */
 	QP_MUST_CHECK enum status (*resolve)(const struct dead_letter_repository *repository,
 		struct session *session, const struct dead_letter_resolution *resolution,

@@ -1,5 +1,5 @@
 /*
- * Erases a person from the tables of one service. An eraser knows the places where its service
+ * Erases a person from the tables of one service. An eraser lists the places where its service
  * keeps something about a person, in the order in which they must be emptied: rows of a later place
  * may be needed to find the rows of an earlier place. Each service's repository has its own eraser,
  * so a new table has to be added only to the eraser of its service.

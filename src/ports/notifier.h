@@ -1,8 +1,8 @@
 /*
- * A notifier sends notifications: as lines of text, or as POST requests to a webhook. It has a
- * number of slots, each of which holds one notice in transit, so that a notice that hangs does not
- * hold up other notices. Implemented by adapters/notifier/console, adapters/notifier/sms and
- * adapters/notifier/webhook.
+ * A notifier sends notices, which are notifications or messages of the gateway: as lines of text,
+ * or as POST requests to a webhook. It has a number of slots, each of which holds one notice in
+ * transit, so that a notice that hangs does not hold up other notices. Implemented by
+ * adapters/notifier/console, adapters/notifier/sms and adapters/notifier/webhook.
  *
  * Only one thread may use a notifier, except for wake().
  */
@@ -16,7 +16,7 @@
 #include "base/status.h"
 
 struct notice {
-	struct slice id;    /* the notification's id; the same for every attempt */
+	struct slice id;    /* the id of the notification or message; the same for every attempt */
 	struct slice trace; /* traceparent; may be empty */
 	struct slice body;  /* JSON text */
 	uint64_t tag;       /* chosen by the caller; returned with the result */

@@ -4,8 +4,8 @@
  * adapters/store/tracing, which logs, and by tests/unit/faulty_store.h, which fails on demand.
  *
  * A session is one connection. One thread uses it at a time, and all of its functions block. A
- * transaction runs from begin() to commit() or rollback() on a session of the kind SESSION_WRITE.
- * A function that fails has already rolled the transaction back; calling rollback() after it does
+ * transaction runs from begin() to commit() or rollback() on a session of the kind SESSION_WRITE. A
+ * function that fails has already rolled the transaction back; calling rollback() afterwards does
  * nothing. The session can begin a new transaction at once and reconnects by itself. close() rolls
  * an open transaction back.
  *
@@ -15,8 +15,8 @@
  *   LOCK_BUSY          another session holds a lock for longer than a batch may wait
  *   POISON             the engine refuses this data; run the rest of the transaction without it
  *   STORE_UNAVAILABLE  the engine cannot be reached or cannot write; nothing was applied
- *   OUTCOME_UNKNOWN    only commit() and verbs that commit by themselves: the transaction may or
- *                      may not have been applied
+ *   OUTCOME_UNKNOWN    the transaction may or may not have been applied; returned only by commit()
+ *                      and by functions that commit by themselves
  */
 #ifndef QUIPU_PORTS_STORE_H
 #define QUIPU_PORTS_STORE_H
@@ -36,9 +36,10 @@ enum transaction_mode {
 	TRANSACTION_SKIP, /* reports locked rows as busy instead of waiting for them */
 
 	/*
-	 * Like WAIT, but the transaction consists of a single verb. The verb may commit by itself
-	 * and then returns what commit() would return; the caller still calls commit(). Use this
-	 * mode only if the store's `single_saves_a_trip` is set.
+	 * Like WAIT, but the transaction consists of a single verb (one call of a repository
+	 * function). The verb may commit by itself and then returns what commit() would return; the
+	 * caller still calls commit(). Use this mode only if the store's `single_saves_a_trip` is
+	 * set.
 	 */
 	TRANSACTION_SINGLE,
 };
@@ -76,9 +77,10 @@ struct idempotency_record {
 	 */
 	struct slice owner; /* empty if the record is not pending */
 	bool lease_is_over; /* set by idempotency_find */
-	struct slice note;  /* data that the service needs to repeat the effect */
-	bool was_ours;      /* set by idempotency_claim, idempotency_finish, idempotency_forget and
-			       idempotency_release: the call has changed the record */
+	/* kept for the service, which may need it if a later attempt begins the effect again */
+	struct slice note;
+	bool was_ours; /* set by idempotency_claim, idempotency_finish, idempotency_forget and
+			  idempotency_release: the call has changed the record */
 
 	struct answer answer;
 };
@@ -240,8 +242,9 @@ struct store_ops {
 	/*
 	 * Notifies all listeners to `announcement` on this store, in any process, that something
 	 * new was committed. Calls the listeners of this process at once, on this thread. The
-	 * listeners of other processes are called soon, at most every 20 ms, and an announcement
-	 * can get lost. `announcement` must be static. Thread-safe; never blocks.
+	 * listeners of other processes are called a little later. Each announcement is sent to them
+	 * at most once per 20 ms, and it can get lost. `announcement` must be static. Thread-safe;
+	 * never blocks.
 	 */
 	void (*announce)(struct store *store, const char *announcement);
 
@@ -257,7 +260,7 @@ struct store_ops {
 	 * Spreads the tables over the nodes of a cluster, for `quipu migrate`. Prints the
 	 * statements to `out`, and executes them unless `dry_run` is true; prints nothing if
 	 * everything is spread already. The store must be up. Blocks, possibly for a long time. On
-	 * failure returns false with a reason in `why`. The pointer is NULL if the engine does not
+	 * failure returns false with a reason in `why`. `distribute` is NULL if the engine does not
 	 * support clusters.
 	 */
 	QP_MUST_CHECK bool (*distribute)(

@@ -10,8 +10,8 @@ QP_MUST_CHECK ProtobufCMessage *proto_json_read(const ProtobufCMessageDescriptor
 
 void proto_json_write(struct buffer *out, const ProtobufCMessage *message);
 
-/* The first second of the year 1 and the last second of the year 9999, counted from 1970. proto3
- * allows no other times. */
+/* The earliest and the latest time that proto3 allows, in seconds since 1970: the first second of
+ * the year 1 and the last second of the year 9999. */
 #define PROTO_TIME_LEAST_S (-62135596800LL)
 #define PROTO_TIME_MOST_S 253402300799LL
 

@@ -155,8 +155,8 @@ static bool read_real(struct reading *reading, const struct place *place, const 
 
 /* ---- enums, strings, bytes, times -------------------------------------------------------- */
 
-/* Accepts a number that the enum does not list: enums of proto3 are open, so the service decides
- * what to do with such a number. */
+/* Accepts a number that the enum does not list, because enums of proto3 are open. The service
+ * decides what to do with such a number. */
 static bool read_enum(struct reading *reading, const struct place *place, const json_t *value,
 	const ProtobufCEnumDescriptor *descriptor, void *member)
 {

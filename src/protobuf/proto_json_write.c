@@ -1,6 +1,6 @@
 /*
  * Writes messages as JSON: one recursive walk over a message's descriptor serves all message types.
- * The output follows the JSON mapping of proto3, with defaults included.
+ * The output follows the JSON mapping of proto3, and includes fields that have their default value.
  */
 #include <google/protobuf/timestamp.pb-c.h>
 #include <inttypes.h>
@@ -64,8 +64,9 @@ static int64_t clamp(int64_t number, int64_t least, int64_t most)
 }
 
 /*
- * Writes a fraction of 0, 3, 6 or 9 digits, as proto3 requires. A time that RFC 3339 cannot express
- * becomes the nearest time that it can express.
+ * Writes a time in RFC 3339. The fraction of the second has 0, 3, 6 or 9 digits, as proto3
+ * requires. A time outside the range that proto3 allows is written as the nearest time in that
+ * range.
  */
 static void write_time(struct buffer *out, const Google__Protobuf__Timestamp *time)
 {

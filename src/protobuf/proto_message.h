@@ -1,9 +1,10 @@
 /*
  * Reads and writes protobuf messages in both encodings of Twirp, binary and JSON, by walking
- * protobuf-c's descriptors. Supports all messages of a proto3 file, except messages that use maps
- * or json_name (the descriptors show neither), contain themselves, or use well-known types other
- * than Timestamp. At start, proto_check() detects the last two of these exceptions. All functions
- * are pure and thread-safe.
+ * protobuf-c's descriptors. Supports all messages of a proto3 file, with two kinds of exceptions.
+ * Messages that contain themselves, or that use well-known types other than Timestamp, are detected
+ * at start by proto_check(). Messages that use maps or json_name are not supported either, but are
+ * not detected, because the descriptors do not show maps and json_name. All functions are pure and
+ * thread-safe.
  */
 #ifndef QUIPU_PROTOBUF_PROTO_MESSAGE_H
 #define QUIPU_PROTOBUF_PROTO_MESSAGE_H

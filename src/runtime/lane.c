@@ -19,8 +19,8 @@
  * bits. For each value of each group there is a struct share, which counts the waiting commands
  * whose hash has that value in that group. So a command is counted in two shares, and it exceeds
  * the limit of its key only if both shares are full. A flooded key therefore affects another key
- * only if their hashes agree in all 16 bits (one key in 65,536). Other bits of the hash choose the
- * lane.
+ * only if their hashes agree in all 16 bits (one key in 65,536). The whole hash, modulo the number
+ * of lanes, chooses the lane.
  */
 #define GROUPS 2
 #define GROUP_BITS 8

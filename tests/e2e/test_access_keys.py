@@ -454,7 +454,7 @@ def test_the_operators_commands_show_the_key_of_a_file_or_of_the_environment(com
 
 @pytest.mark.parametrize("words", [["dlq", "list"], ["outbox", "resend", "--since", "1h"], ["verify", "unread"]], ids=" ".join)
 def test_the_operators_commands_say_which_key_they_need(command, guarded, words):
-    for key, sentence in ((None, "requires an API key (HTTP 401); name its file with --api-key-file"),
+    for key, sentence in ((None, "requires an API key (HTTP 401); name a file that contains it with --api-key-file"),
                           ("qk_admin_wrong", "does not know this API key (HTTP 401)"),
                           (guarded.keys["internal"].shown, "needs the scope admin (HTTP 403)")):
         done = command(*words, env={"QUIPU_API_KEY": key} if key else None)

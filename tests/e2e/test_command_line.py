@@ -43,7 +43,7 @@ def flags_of(text):
 def test_the_help_of_copy_explains_every_flag(run):
     told = flags_of(run("copy", "--help").stdout)
     assert told.keys() == {"--from", "--to", "--json", "--data", "--store", "--log-level", "--log-format"}
-    assert "no server may use it" in told["--from"] and told["--from"].endswith("[that of --data]")
+    assert "no server uses it" in told["--from"] and told["--from"].endswith("[the folder of --data]")
     assert "password is refused" in told["--to"] and "QUIPU_STORE" in told["--to"]
     refused = run("copy", "--to", "postgres://quipu:secret@127.0.0.1:1/quipu")
     assert refused.returncode == 2 and "secret" not in refused.stderr
@@ -180,7 +180,7 @@ def test_json_of_the_settings(run, command):
 def test_json_of_a_check(run):
     assert json.loads(run("serve", "--check-config", "--json").stdout) == {"status": "ok"}
     done = run("serve", "--json")
-    assert (done.returncode, done.stdout) == (2, "") and "--json requires --print-config" in done.stderr
+    assert (done.returncode, done.stdout) == (2, "") and "--json only with --print-config" in done.stderr
 
 
 @pytest.mark.parametrize("usage", ["migrate [--json]", "migrate --distribute [--dry-run] [--json]", "dlq show KIND/ID [--json]"])

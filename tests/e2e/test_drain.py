@@ -144,7 +144,7 @@ def test_a_library_that_does_not_end_does_not_keep_the_process(serve, client, sq
     assert counts.increase(item).json()["value"] == 1
     server.signal(signal.SIGTERM)
     assert server.wait_exit() == 0
-    assert "ending without it" in server.log_text()
+    assert "exiting anyway" in server.log_text()
     assert client(serve(sqlite_store)).value(item) == 1
 
 

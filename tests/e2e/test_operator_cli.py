@@ -179,7 +179,7 @@ def test_a_letter_of_a_role_that_does_not_run_is_told_as_such(ask, server):
 @pytest.mark.parametrize("name", ["17", "outbox", "outbox/", "/17", "Outbox/17", "letters/17", "outboxes/17"])
 def test_what_names_no_letter_is_refused(ask, server, name):
     for verb in ("show", "replay"):
-        assert refused(ask("dlq", verb, name), f'"{name}" is not a dead letter', "outbox/ID")
+        assert refused(ask("dlq", verb, name), f'"{name}" is not the name of a dead letter', "outbox/ID")
     assert refused(ask("dlq", "replay", "outbox/1", name), name)
     assert server.requests == []
 
@@ -223,7 +223,7 @@ def test_discard_without_a_reason_is_refused(ask, server, why, binary):
     done = subprocess.run(
         [str(binary), "dlq", "discard", "outbox/id-1", "--server", server.url, "--why", why],
         env=quipu.environment(), capture_output=True, check=False, timeout=HANG_S)
-    assert done.returncode == 2 and b"--why must say why" in done.stderr
+    assert done.returncode == 2 and b"--why must contain a reason" in done.stderr
     assert server.settled == []
 
 
@@ -271,7 +271,7 @@ def test_a_wrong_time_is_refused(ask, server, since):
 
 def test_resend_without_an_outbox(ask, server):
     del server.letters["outbox"]
-    failed(ask("outbox", "resend", "--since", "1h"), f"the server at {server.url} runs no role with an outbox")
+    failed(ask("outbox", "resend", "--since", "1h"), f"the server at {server.url} runs no role with the requested outbox")
 
 
 # ---- how they are used

@@ -148,7 +148,8 @@ def test_a_real_server_without_these_routes_is_told_as_such(serve, run, sqlite_s
     server = serve(sqlite_store)
     url = f"http://127.0.0.1:{server.port}"
     failed(run("dlq", "list", "--server", url), f"the server at {url} runs no role with dead letters")
-    failed(run("outbox", "resend", "--since", "1h", "--server", url), f"the server at {url} runs no role with an outbox")
+    failed(run("outbox", "resend", "--since", "1h", "--server", url),
+           f"the server at {url} runs no role with the requested outbox")
 
 
 def test_a_server_that_does_not_answer_is_given_up(given_up):

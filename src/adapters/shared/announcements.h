@@ -1,8 +1,10 @@
 /*
- * The announcements that wait to be sent to other processes. Each is sent at most once every
- * ANNOUNCE_EVERY_NS, however often it is added. The adapter's waker thread sends them, and also
- * waits here for announcements from other processes. Any thread may call announcements_add() and
- * announcements_stop(); only the waker thread calls the rest.
+ * The announcements that an adapter has yet to send to other processes. Each announcement is sent
+ * at most once every ANNOUNCE_EVERY_NS, however often it is added. The adapter's waker is the
+ * thread that sends these announcements and receives those of other processes; it waits for work of
+ * either kind in announcements_wait(). Any thread may call announcements_add() and
+ * announcements_stop(). Only the waker calls announcements_wait(), announcements_next() and
+ * announcements_tell().
  */
 #ifndef QUIPU_ADAPTERS_SHARED_ANNOUNCEMENTS_H
 #define QUIPU_ADAPTERS_SHARED_ANNOUNCEMENTS_H
@@ -34,8 +36,8 @@ struct announcements {
 void announcements_init(struct announcements *announcements);
 void announcements_release(struct announcements *announcements);
 
-/* Marks the announcement as pending and ends the current announcements_wait(). `name` must be
- * static. */
+/* Marks the announcement as pending. If it was not pending yet, ends the current
+ * announcements_wait(). `name` must be static. */
 void announcements_add(struct announcements *announcements, const char *name);
 
 /* Ends the current announcements_wait() and makes every later call return immediately. */
@@ -43,8 +45,8 @@ void announcements_stop(struct announcements *announcements);
 
 /*
  * Blocks until poll() reports one of `events` for `fd`, an announcement is added, the waker is
- * stopped, or monotonic time reaches `until_ns` (INT64_MAX: no time limit). Watches no descriptor
- * if `fd` is −1. Returns true if poll() reported something for `fd`.
+ * stopped, or monotonic time reaches `until_ns` (INT64_MAX: no time limit). `fd` may be −1 if there
+ * is no descriptor to watch. Returns true if poll() reported something for `fd`.
  */
 bool announcements_wait(
 	struct announcements *announcements, int fd, short events, int64_t until_ns);
@@ -57,7 +59,8 @@ const char *announcements_next(struct announcements *announcements, int64_t *due
 
 /*
  * Marks the announcement as no longer pending, and delays its next sending by ANNOUNCE_EVERY_NS.
- * Call this just before sending the announcement; if it is added again meanwhile, it is sent again.
+ * Call this just before sending the announcement. Then an announcement that is added while it is
+ * being sent stays pending and is sent once more.
  */
 void announcements_tell(struct announcements *announcements, const char *name, int64_t now_ns);
 

@@ -1,7 +1,7 @@
 /*
- * Finds the rows of `conversations` that a batch of new messages may change: for every pair of
- * users, one row per user, each with the newest message between the two. The rows are sorted and
- * unique, so that all processes lock them in the same order.
+ * Finds the rows of `conversations` that a batch of new messages may change. For every pair of
+ * users there is one row per user, and each row has the id of the batch's newest message between
+ * these users. The rows are sorted and unique, so that all processes lock them in the same order.
  */
 #ifndef QUIPU_ADAPTERS_SHARED_CONVERSATION_ENDS_H
 #define QUIPU_ADAPTERS_SHARED_CONVERSATION_ENDS_H

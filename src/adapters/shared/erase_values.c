@@ -9,8 +9,8 @@ static struct slice sender_member(struct arena *arena, struct slice id)
 	return buffer_slice(&member);
 }
 
-/* Encodes `id` as field 4 of EntitlementEvent, a string: the tag, the length as a varint, the
- * bytes. */
+/* Encodes `id` as the field user_id of the Protobuf message EntitlementEvent: the tag (field 4, a
+ * string), the length as a varint, and the bytes. */
 static struct slice user_field(struct arena *arena, struct slice id)
 {
 	struct buffer field = buffer_make(arena, 4 + id.len);

@@ -1,7 +1,8 @@
 /*
- * The parameter values for the SQL statements of the erasers. Each statement lists its parameters
- * in order, one letter each: "ul" means the person's id, then the limit. struct erase_values lists
- * the letters; SQLite has one more, t for the current time.
+ * The parameter values for the SQL statements of the erasers. Beside each statement stands a string
+ * with one letter for each parameter: "ul" means that the first parameter is the person's id and
+ * the second is the limit. struct erase_values lists the letters. Statements for SQLite may also
+ * use the letter t, for the current time.
  */
 #ifndef QUIPU_ADAPTERS_SHARED_ERASE_VALUES_H
 #define QUIPU_ADAPTERS_SHARED_ERASE_VALUES_H
@@ -23,8 +24,8 @@ struct erase_values {
 /* Computes the values, allocated from `arena`. */
 struct erase_values erase_values_of(struct arena *arena, const struct erasure *erasure);
 
-/* Describes one erasing step for the table operator_actions, e.g. "dialogs: 3 messages
- * received". */
+/* Describes what one call of erase() has erased, for the table operator_actions, e.g. "dialogs: 3
+ * messages received". */
 struct slice erase_detail(
 	struct arena *arena, const struct eraser *eraser, const struct erasure *erasure);
 

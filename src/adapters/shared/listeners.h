@@ -17,7 +17,7 @@ struct listener {
 };
 
 struct listeners {
-	pthread_mutex_t lock; /* guards the rest; held while callbacks run */
+	pthread_mutex_t lock; /* guards the members below; held while callbacks run */
 	struct listener items[LISTENERS_MAX];
 	size_t count;
 };

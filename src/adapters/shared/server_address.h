@@ -5,9 +5,9 @@
 #include "base/slice.h"
 
 /*
- * Splits "host", "host:port", "[::1]" or "[::1]:port". `host` points into `text` and is neither
- * decoded nor checked; `port` stays unchanged if the text has none. Returns NULL on success,
- * otherwise a clause that tells the user what is wrong.
+ * Splits "host", "host:port", "[::1]" or "[::1]:port". Sets `host` to a part of `text`, without
+ * decoding or checking it. Leaves `port` unchanged if `text` has no port. Returns NULL on success,
+ * otherwise a clause that says what is wrong with the address.
  */
 const char *server_address_parse(struct slice text, struct slice *host, int *port);
 

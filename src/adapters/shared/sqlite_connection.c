@@ -2,8 +2,8 @@
  * Opens and uses one SQLite connection, and explains its failures.
  *
  * Each statement is prepared once and then found by the address of its SQL text, so callers need
- * not keep the statement. Invariant: a connection whose `db` is NULL has no statements, and closing
- * finalizes every statement first, so sqlite3_close() cannot fail.
+ * not keep the statement. Invariant: a connection whose `db` is NULL has no statements.
+ * sqlite3_close() cannot fail, because sqlite_connection_close() first finalizes every statement.
  */
 #include "adapters/shared/sqlite_connection.h"
 
@@ -12,8 +12,9 @@
 #include <string.h>
 
 /*
- * Configures a new connection. Closing the last connection must not checkpoint: only the writer
- * checkpoints, and after an I/O error the next open needs the write-ahead log.
+ * Configures a new connection. By default SQLite checkpoints when the last connection is closed.
+ * This is switched off, because only the writer may checkpoint, and because the write-ahead log is
+ * still needed when the file is reopened after an I/O error.
  */
 static int configure(sqlite3 *db, const char *pragmas)
 {

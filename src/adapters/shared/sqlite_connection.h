@@ -3,8 +3,8 @@
  * keep their data in such a file: adapters/store/sqlite and adapters/bus/local. No other adapter
  * may include this header, because it exposes sqlite3.h.
  *
- * A connection is used by one thread at a time. The functions up to sqlite_connection_run() may do
- * I/O and therefore block. Functions that return an int return SQLite's extended result codes.
+ * A connection is used by one thread at a time. All functions down to sqlite_connection_run() may
+ * do I/O and therefore block. Functions marked QP_MUST_CHECK return SQLite's extended result codes.
  */
 #ifndef QUIPU_ADAPTERS_SHARED_SQLITE_CONNECTION_H
 #define QUIPU_ADAPTERS_SHARED_SQLITE_CONNECTION_H
@@ -21,11 +21,12 @@
 #define SQLITE_BUSY_TIMEOUT_MS 2000
 
 /*
- * The page cache of a connection grows until it is full, and then keeps that size. A process with
- * all roles has ten connections that write (seven stores, three local buses) and about as many that
- * read, so their caches together reach 60 MB. With 16 MiB for each writer, the process used twice
- * as much memory and was no faster, because the kernel caches the pages that this cache lacks. If a
- * transaction changes more pages than fit, SQLite writes the rest to the WAL before the commit.
+ * The page cache of a connection grows to the size below and never shrinks. A process with all
+ * roles has ten connections that write (seven stores, three local buses) and about as many that
+ * read, so their caches together reach 60 MB. With 16 MiB instead of 4 MiB for each writer, the
+ * process used twice as much memory and was no faster, because the kernel also caches the pages of
+ * the file. If a transaction changes more pages than the cache can hold, SQLite writes some of them
+ * to the WAL before the commit.
  */
 #define SQLITE_WRITER_CACHE_KIB "4096"
 #define SQLITE_READER_CACHE_KIB "2048"
@@ -87,8 +88,8 @@ QP_MUST_CHECK int sqlite_statement_finish(sqlite3_stmt *stmt);
 /* Runs a statement without parameters to its end. */
 QP_MUST_CHECK int sqlite_connection_run(struct sqlite_connection *connection, const char *sql);
 
-/* sqlite_connection_explain() writes a text of at most this size, with its NUL, that says what went
- * wrong, e.g. "disk I/O error: No space left on device". The text is never empty. */
+/* sqlite_connection_explain() writes a text that says what went wrong, e.g. "disk I/O error: No
+ * space left on device". The text is never empty, and with its final NUL it fits into this size. */
 #define SQLITE_WORDS_SIZE 256
 void sqlite_connection_explain(
 	const struct sqlite_connection *connection, int rc, char words[SQLITE_WORDS_SIZE]);

@@ -168,7 +168,7 @@ static enum status write_changes(
 	return status;
 }
 
-/* Sets counting->rows to the counters of all users, changed or not. */
+/* Sets counting->rows to the counters that exist, whether they have changed or not. */
 static void keep_rows(struct counter_counting *counting, const struct changes *changes)
 {
 	size_t total = changes->moved_count + changes->still_count;
@@ -185,7 +185,7 @@ static void keep_rows(struct counter_counting *counting, const struct changes *c
 	}
 }
 
-/* Copies all counters, changed or not, so that the cache can be refreshed after the commit. */
+/* Copies all counters, even unchanged ones, so that the cache can be refreshed after the commit. */
 static void copy_rows(struct counter_intake *intake, const struct counter_counting *counting)
 {
 	arena_reset(&intake->arena);

@@ -1,7 +1,7 @@
 /*
  * The lookups of a batch are merged into sorted entries without duplicates, so that the cache and
- * the store look up each user once. The cache is optional: without it, or while it is away, all
- * entries come from the store.
+ * the store look up each user once. Without a cache, or while the cache is away, all entries come
+ * from the store.
  */
 #include <assert.h>
 #include <stdlib.h>

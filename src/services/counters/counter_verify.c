@@ -2,8 +2,8 @@
  * Messages and counters may be in different stores, so there is no common snapshot. Verification
  * reads a page of users with unread messages and a page of counters, and walks through both pages
  * together. Both pages are complete only up to a certain user, the horizon; users after the horizon
- * are left for the next page. A repair compares the unread messages of one user with the messages
- * that the user's counter counts, in the same way, and applies the missing changes in its own
+ * are left for the next page. A repair walks in the same way through the unread messages of one
+ * user and the messages that the user's counter counts, and applies the missing changes in its own
  * transaction.
  */
 #include "services/counters/counter_verify.h"

@@ -25,9 +25,10 @@ struct unread_verifier {
 	struct counters *counters;
 
 	/*
-	 * The members below are for repairs, which all have the same key and therefore run on one
-	 * committer's thread, the owner; only the owner uses them. `repaired` lists the users that
-	 * the current transaction repairs.
+	 * The members below are for repairs. All repairs have the same key and therefore run on one
+	 * committer's thread, the owner. Only the owner uses these members, except that other
+	 * committers read `has_owner` and `owner`. `repaired` lists the users that the current
+	 * transaction repairs.
 	 */
 	pthread_t owner; /* set by the first repair, before has_owner */
 	atomic_bool has_owner;
@@ -48,7 +49,7 @@ void unread_verify_close(struct unread_verifier *verifier);
 void unread_verify_committed(struct unread_verifier *verifier);
 
 /*
- * Returns the interface of `verifier` for admin/verify.h. It reports one kind of difference,
+ * Returns the interface of `verifier` for admin/verify.h. The only difference that it reports is
  * counter-differs, with the members userId, unread and counted. `verifier` must outlive the result.
  */
 struct verifier unread_verifier(const struct unread_verifier *verifier);

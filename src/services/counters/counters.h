@@ -56,7 +56,7 @@ struct counter_counting {
 
 	/* The members below are set by counter_count(). */
 	size_t changed;           /* how many messages changed their state */
-	struct counter_row *rows; /* counters of all users of the batch, changed or not */
+	struct counter_row *rows; /* the counters of all users in `messages` who have a counter */
 	size_t row_count;
 };
 

@@ -1,7 +1,7 @@
 /*
- * Renders the answers about counts. A refusal carries the state of the count that caused it, so
- * that the caller need not look it up. The same functions render the results of a batch and the
- * answers to single requests, so the two formats cannot diverge.
+ * Renders the answers about counts. If the state of a count is the reason for a refusal, the answer
+ * includes that state, so that the caller need not look it up. The same functions render the
+ * results of a batch and the answers to single requests, so the two formats cannot diverge.
  */
 #include "services/counts/count_answers.h"
 
@@ -85,8 +85,7 @@ static void write_bound(struct buffer *members, const char *name, const struct c
 		buffer_format(members, ",\"%s\":null", name);
 }
 
-/* Adds the count's state if the state is the reason for the refusal, so that the caller need not
- * look it up. */
+/* Adds the count's state if the state is the reason for the refusal. */
 static void write_state(struct buffer *members, enum status status, const struct count_state *state)
 {
 	if (status != STATUS_COUNT_OUT_OF_BOUNDS && status != STATUS_COUNT_VALUE_CONFLICT)

@@ -8,16 +8,17 @@
  *           count one by one in memory, and writes the rows that changed
  *
  * If a batch must lock even one row, it first locks all of its rows, in id order. Otherwise the
- * UPDATE of one process and the locks of another could deadlock. Counts that a plain UPDATE did not
- * change are locked after it; if that deadlocks, the store returns RERUN.
+ * UPDATE of one process and the locks of another could deadlock. There is one exception: counts
+ * that a plain UPDATE did not change are locked after it; if that deadlocks, the store returns
+ * RERUN.
  *
  * A command with several steps needs all of its rows before it can be decided. Batches with such a
  * command run in count_bulk.c.
  *
  * An UPDATE applies either all additions to a count or none. If one of them would exceed the
  * bounds, none is applied; the locked way then refuses exactly that addition. For a count that has
- * reached its bound (sold out), a batch needs only one locked read for all its requests and writes
- * nothing.
+ * reached its bound (sold out), one locked read serves all requests of a batch, and nothing is
+ * written.
  */
 #include "services/counts/count_batch.h"
 
@@ -49,8 +50,8 @@ struct count_command *count_command_of(struct write *write)
 struct group {
 	struct write_group commands;
 	struct count_fold fold;
-	/* true if all commands are additions, their sum does not overflow, and no earlier UPDATE
-	 * has failed to apply one of them */
+	/* true if all commands are additions, their sum does not overflow, and none of them was
+	 * UNAPPLIED before */
 	bool is_plain;
 };
 
@@ -134,8 +135,9 @@ static enum status add_all(const struct count_repository *repository, struct ses
 	return STATUS_OK;
 }
 
-/* Marks the commands of these groups as UNAPPLIED: under TRANSACTION_SINGLE, the one statement did
- * not apply them, because the count does not exist or would exceed its bounds. */
+/* Marks the commands of these groups as UNAPPLIED, because the one statement of TRANSACTION_SINGLE
+ * did not apply them: the count does not exist or would exceed its bounds, or the sum of some
+ * additions of the batch overflows. */
 static void leave_unapplied(const struct group *groups, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {

@@ -1,6 +1,6 @@
 /*
- * Runs a batch of count commands in one transaction. Folds commands on the same count, but answers
- * each command as if it had run alone.
+ * Runs a batch of count commands in one transaction. Folds commands on the same count, but each
+ * command gets the answer that it would get if the commands ran one after another.
  */
 #ifndef QUIPU_SERVICES_COUNTS_BATCH_H
 #define QUIPU_SERVICES_COUNTS_BATCH_H
@@ -20,8 +20,8 @@ struct count_step {
 };
 
 /*
- * A change of one count; the key of its command is the item's id. A command with steps makes
- * several changes, in order, in one transaction, and its key is unique; see count_bulk.h.
+ * A change of one count; the key of its command is the item's id. A command with steps instead
+ * applies several changes, in order, in one transaction, and its key is unique; see count_bulk.h.
  */
 struct count_command {
 	struct write write;

@@ -1,9 +1,9 @@
 /*
  * POST /api/v1/counts/batch is handled in one of two ways. Independent changes are submitted to
  * their own lanes, each with its own Idempotency-Key if it has one, as if they were separate
- * requests. An atomic batch, or a batch with one Idempotency-Key for all changes, becomes one
- * command in one transaction, because everything under one Idempotency-Key commits together or not
- * at all.
+ * requests. An atomic batch becomes one command in one transaction. So does a batch with one
+ * Idempotency-Key for all changes, because everything under one Idempotency-Key must commit
+ * together or not at all.
  */
 #include "base/hash.h"
 #include "base/uuid.h"
@@ -131,8 +131,8 @@ static struct bulk_change *read_changes(struct input *input, bool is_one, size_t
 		read_change(&elements, &changes[i]);
 		if (is_one && changes[i].key.data)
 			input_error(input, "idempotencyKey",
-				"cannot be combined with atomic or the header Idempotency-Key, "
-				"which is for all changes");
+				"must be absent if atomic is true or the header Idempotency-Key is "
+				"sent");
 		if (!is_one && input_is_good(input))
 			create_alone(&elements, &changes[i]);
 		elements_leave(&elements);

@@ -221,8 +221,8 @@ static void refuse_commas(struct input *input)
 			"part of an id as %2C");
 }
 
-/* Looks up the counts in a query such as itemIds=a&itemIds[]=b, which has no other parameters. An
- * id may occur more than once. */
+/* Looks up the counts that a query such as itemIds=a&itemIds[]=b names. The query has no other
+ * parameters, and an id may occur more than once. */
 static void get_by_id(struct counts *counts, struct input *input, size_t asked)
 {
 	struct arena *arena = &input->request->arena;

@@ -1,6 +1,6 @@
 /*
  * The rules of counts: what a command does to a count, and how several additions to one count
- * become one. Pure: nothing here knows a store, a request or the time of day.
+ * become one. Pure: uses no store, no request and no clock.
  */
 #ifndef QUIPU_SERVICES_COUNTS_RULES_H
 #define QUIPU_SERVICES_COUNTS_RULES_H
@@ -27,7 +27,7 @@ struct count_change {
 	int64_t expected;
 };
 
-/* A count as the rules see it. */
+/* The part of a count that the rules use. */
 struct count_state {
 	bool exists;
 	int64_t value;

@@ -1,7 +1,7 @@
 /*
  * Checks the rows, and the stored answers to changes, creations and PUTs, page by page. Answers to
  * creations and PUTs are also compared with their counts. The counts are read after the answers, in
- * another snapshot. The comparison stays valid: a change in between only makes a count newer.
+ * another snapshot. The comparison stays valid, because a change in between makes a count newer.
  */
 #include "services/counts/count_verify.h"
 
@@ -61,7 +61,7 @@ static struct slice string_of(struct arena *arena, const json_t *object, const c
 }
 
 /* Reads a stored answer. If `is_whole` is true, it answers a creation or PUT and contains the whole
- * count; otherwise it answers a change. Returns false if the service never answers like this. */
+ * count; otherwise it answers a change. Returns false if no answer of the service has this form. */
 static bool read_kept(
 	struct arena *arena, const struct kept_answer *key, bool is_whole, struct kept_count *kept)
 {
@@ -142,7 +142,7 @@ static size_t rows_of(const struct kept_count *kept, size_t count, struct count_
 }
 
 /* Compares stored answers with the current counts. A count that was changed after the answers were
- * read is only newer, and a count that does not exist may have been deleted since. */
+ * read is only newer, and a missing count may have been deleted, so neither is reported. */
 static enum status compare_with_counts(const struct counts *counts, struct session *session,
 	struct verify_page *page, const struct kept_count *kept, size_t count)
 {

@@ -111,8 +111,8 @@ static void run_send(struct changes *changes, struct dialog_command *command)
 
 /* ---- marking messages as read ------------------------------------------------------------ */
 
-/* The most messages that the READ_UP_TO commands of a batch may mark in total. The limit keeps
- * transactions short, because a small request can read many messages. */
+/* The most messages that the READ_UP_TO commands of a batch may mark in total. Without this limit,
+ * transactions could get long, because a small request can mark many messages. */
 #define UP_TO_TOTAL_MAX 20000
 
 static struct unread_query query_up_to(const struct dialog_command *command, size_t limit)

@@ -36,7 +36,8 @@ static void write_message(struct buffer *body, const struct message *message)
 	buffer_text(body, message->is_read ? ",\"isRead\":true}" : ",\"isRead\":false}");
 }
 
-/* The length of a message's JSON without its four strings: names, punctuation and times. */
+/* The length of the names, punctuation and times in a message's JSON: of everything except its four
+ * strings. */
 #define MESSAGE_FRAME 112
 
 static size_t written_length(const struct message *message)
@@ -127,11 +128,11 @@ static void write_conversation(struct buffer *body, const struct conversation *c
 	buffer_format(body, ",\"unread\":%lld}", (long long)conversation->unread);
 }
 
-/* The length of a conversation's JSON without its strings and message: names, punctuation and the
- * unread count. */
+/* The length of the names, punctuation and unread count in a conversation's JSON: of everything
+ * except the other user's id and the last message. */
 #define CONVERSATION_FRAME 56
 
-/* The same as choose_shown(), for conversations. */
+/* Like choose_shown(), but for conversations. */
 static size_t choose_conversations(
 	const struct dialog_lookup *lookup, const struct conversation_query *query, size_t *len)
 {

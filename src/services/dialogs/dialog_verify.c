@@ -1,6 +1,6 @@
 /*
  * Compares conversations with their messages without a common snapshot: reads the rows of a page,
- * then their last messages, then the rows once more. A difference that traffic between these reads
+ * then their last messages, then the rows once more. A difference that a change between these reads
  * could explain is not reported.
  */
 #include "services/dialogs/dialog_verify.h"
@@ -10,7 +10,7 @@
 #include "admin/verify_idempotency.h"
 
 /* The number of conversations whose last messages are read together. The number is small, because
- * the texts of these messages are read as well, and may be long. */
+ * the messages are read with their texts, which may be long. */
 #define MESSAGES_AT_ONCE 64
 
 static struct slice id_of(struct verify_page *page, const struct conversation_row *row)
@@ -87,7 +87,7 @@ static void check_row(struct verify_page *page, const struct conversation_row *b
 			"%.*s: there is a conversation, but no message", (int)id.len, id.data);
 	else if (is_ahead || slice_compare(after->last_span, span_of(last_id)) < 0)
 		verify_differ(page, id, "span-differs",
-			"%.*s: its last message is %.*s, but the conversation says %.*s",
+			"%.*s: its last message is %.*s, but last_span in its row is %.*s",
 			(int)id.len, id.data, (int)last_id.len, last_id.data,
 			(int)after->last_span.len, after->last_span.data);
 }

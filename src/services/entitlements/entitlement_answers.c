@@ -32,8 +32,8 @@ struct answer entitlement_answer(struct arena *arena, const struct entitlement_r
 
 /* ---- refusals ---------------------------------------------------------------------------- */
 
-/* Returns the reason why a change was refused, which is the state of its source or, for a revoke,
- * the state of the entitlement. */
+/* Returns the sentence that explains a state conflict. A grant conflicts with its source. A revoke
+ * conflicts with the entitlement if that is REVOKED, otherwise with its source. */
 static const char *conflict_detail(
 	const struct entitlement_refusal *refusal, const struct entitlement_row *row)
 {

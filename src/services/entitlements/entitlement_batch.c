@@ -54,12 +54,12 @@ struct slice entitlement_lane_key(struct arena *arena, struct slice user_id, str
 
 /* ---- sources ----------------------------------------------------------------------------- */
 
-/* One entitlement of a batch. Its commands change its row and the sources that they name, one after
- * another. */
+/* One entitlement of a batch, with the group of commands on it. The commands run one after another
+ * and change `row` and `sources`. */
 struct fold {
 	struct entitlement_row row;
 	const struct write_group *group;
-	struct entitlement_source *sources; /* sorted by kind and id */
+	struct entitlement_source *sources; /* named by the commands; sorted by kind and id */
 	size_t source_count;
 };
 
@@ -336,8 +336,8 @@ static struct entitlement_source *name_all(
 	return sources;
 }
 
-/* Looks up the sources of the rows that exist. `sources` has room for two sources per command; the
- * sources of existing rows come first. */
+/* Collects the named sources of all folds in `sources`, which has room for two sources per command,
+ * and looks up those of the rows that exist. They come first in `sources`. */
 static enum status find_sources(const struct entitlement_repository *repository,
 	struct session *session, struct arena *arena, struct folds folds,
 	struct entitlement_source *sources)

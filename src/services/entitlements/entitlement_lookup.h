@@ -11,8 +11,8 @@ struct entitlement_lookup {
 	struct slice user_id;
 	struct slice unit; /* empty for a page */
 
-	/* for one entitlement: if it has more than ENTITLEMENT_SOURCES_FEW sources and not all were
-	 * wanted, the answer is empty and `has_more` is true */
+	/* for one entitlement: if `wants_all` is false and the entitlement has more than
+	 * ENTITLEMENT_SOURCES_FEW sources, the answer is empty and `has_more` is true */
 	bool wants_all;
 	bool has_more;
 
@@ -23,7 +23,7 @@ struct entitlement_lookup {
 	size_t limit;
 };
 
-/* The answer for an entitlement with at most this many sources is small: see LARGE_ANSWER. */
+/* An answer with at most this many sources is not longer than LARGE_ANSWER. */
 #define ENTITLEMENT_SOURCES_FEW 4
 
 extern const struct command_type entitlement_lookup_type;

@@ -87,7 +87,7 @@ static void list(void *context, struct request *request)
 }
 
 static_assert(ROW_BYTES_MAX + ENTITLEMENT_SOURCES_FEW * SOURCE_BYTES_MAX <= LARGE_ANSWER,
-	"an answer with few sources is small");
+	"an answer with ENTITLEMENT_SOURCES_FEW sources must have at most LARGE_ANSWER bytes");
 
 static void on_looked(struct request *request, struct command *command);
 
@@ -107,7 +107,8 @@ static void submit_look(struct input *input, bool wants_all)
 	submit_read_then(input, entitlements->lanes, &lookup->read, on_looked);
 }
 
-/* If the entitlement has more than a few sources, looks it up again as a large read. */
+/* If the entitlement has more than ENTITLEMENT_SOURCES_FEW sources, looks it up again, this time as
+ * a large read. */
 static void on_looked(struct request *request, struct command *command)
 {
 	struct input input;
@@ -120,8 +121,9 @@ static void on_looked(struct request *request, struct command *command)
 	submit_look(&input, true);
 }
 
-/* Most entitlements have few sources. If the first lookup made room for as many sources as there
- * can be, every lookup would be a large read, and a batch may have only a few of those. */
+/* The first lookup makes room for only ENTITLEMENT_SOURCES_FEW sources, because most entitlements
+ * have no more. If it made room for ENTITLEMENT_SOURCES_MAX sources, every lookup would be a large
+ * read, and a batch may contain only a few large reads. */
 static void look(void *context, struct request *request)
 {
 	struct input input;

@@ -3,8 +3,8 @@
  *
  * An entitlement is ACTIVE as long as one of its sources is. A source is a purchase, or a reason if
  * no purchase was named. A purchase grants once; a reason may grant again after it has ended. A
- * source is new if the entitlement does not have it yet. The rows `reason` are for a source that is
- * a reason and has ended.
+ * source is new if the entitlement does not have it yet. A row `reason` shows what differs from the
+ * row `ended` above it if the source is a reason.
  *
  *   entitlement  source      GRANT                   REVOKE of a purchase   REVOKE of all
  *   absent       new         ACTIVE, version 1       NOT_FOUND              NOT_FOUND
@@ -18,8 +18,8 @@
  *
  * When the last active source ends, the entitlement becomes REVOKED with version + 1; when another
  * active source ends, the change counts as step + 1. The source MIGRATED stands for an unknown
- * purchase. Therefore, while MIGRATED is active, the revoke of a new purchase ends MIGRATED, and
- * that purchase counts as ended as well.
+ * purchase. Therefore, while MIGRATED is active, the revoke of a new purchase ends MIGRATED and
+ * records that purchase as ended.
  */
 #ifndef QUIPU_SERVICES_ENTITLEMENTS_RULES_H
 #define QUIPU_SERVICES_ENTITLEMENTS_RULES_H
@@ -45,8 +45,9 @@ QP_MUST_CHECK enum status entitlement_grant(
 QP_MUST_CHECK enum status entitlement_revoke(struct entitlement_row *row,
 	struct entitlement_source *source, struct entitlement_source *migrated, int64_t now_us);
 
-/* Revokes the entitlement and ends all of its sources. Ends those in `sources`, which the caller
- * has read, immediately. Sets row->ends_sources, so that the repository's put() ends the others. */
+/* Revokes the entitlement and ends all of its sources. Changes the sources in `sources`, which the
+ * caller has read, and sets row->ends_sources, so that the repository's put() ends the sources that
+ * the caller has not read. */
 QP_MUST_CHECK enum status entitlement_revoke_all(struct entitlement_row *row,
 	struct entitlement_source *sources, size_t count, int64_t now_us);
 

@@ -2,7 +2,7 @@
  * Compares each row with its sources and its newest audit lines, looks for sources without a row,
  * and compares each audit line with the line before it and with its event. Then checks the outbox
  * and the Idempotency-Keys. Lines and events that are old enough to have been deleted are not
- * reported as missing; is_kept() decides this with a margin for clocks that differ.
+ * reported as missing; is_kept() compares their age, with a margin for clocks that differ.
  */
 #include "services/entitlements/entitlement_verify.h"
 
@@ -141,7 +141,7 @@ static void differ_in_line(struct verify_page *page, const struct entitlement_au
 		id.data, (long long)line->version, (long long)line->step, why);
 }
 
-/* Returns whether the event says the same as the line. */
+/* Returns whether the event matches the line. */
 static bool event_agrees(struct verify_page *page, const struct audit_facts *facts)
 {
 	const struct entitlement_audit *line = &facts->line;
@@ -157,9 +157,9 @@ static bool event_agrees(struct verify_page *page, const struct audit_facts *fac
 	       event.version == line->version;
 }
 
-/* Returns whether the line can have its version. If the line changes the status, the new status
- * must fit the version. Any other line is written while the entitlement is ACTIVE, so its version
- * must be odd. */
+/* Returns whether the version of the line fits its action. If the line changes the status, the new
+ * status must fit the version. Any other line is written while the entitlement is ACTIVE, so its
+ * version must be odd. */
 static bool action_fits(const struct entitlement_audit *line)
 {
 	return line->step == 0 ? is_turn(line->is_active, line->version) : line->version % 2 != 0;

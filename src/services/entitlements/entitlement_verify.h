@@ -10,8 +10,8 @@
  *   no-source        ACTIVE without an active source
  *   source-left      REVOKED with an active source
  *   source-alone     sources without an entitlement
- *   audit-missing    a change of the last 28 days without an audit line, which is kept for at
- *                    least a month
+ *   audit-missing    a change of the status in the last 28 days without an audit line, although
+ *                    lines are kept for at least a month
  *   audit-differs    the newest change of the status differs from the row in version, status or
  *                    time, or the newest line differs from the row in version or step
  *   audit-action     a change of the status that grants with an even version or revokes with an odd
@@ -19,9 +19,10 @@
  *   audit-repeated   two lines with the same version and step
  *   audit-gap        a line whose version and step do not follow those of the previous line
  *   no-entitlement   a line without an entitlement
- *   outbox-missing   a change of the status in the last 24 hours without its event, which is kept
- *                    for at least that long after it was published
- *   outbox-differs   the event differs from the line, or the line did not change the status
+ *   outbox-missing   a change of the status in the last 24 hours without its event, although
+ *                    published events are kept for at least 24 hours
+ *   outbox-differs   the event differs from the line, or the line has an event although it did not
+ *                    change the status
  *   in-the-future    updated_at is ahead of the store's time
  *
  * The check cannot prove that the oldest lines exist: --audit-keep-months may have deleted them.

@@ -52,8 +52,9 @@ struct answer gateway_answer_forecast(
 struct answer gateway_answer_refused(
 	const struct gateway_command *command, const struct limit_view *limit);
 
-/* Returns a 503 for a message that the bus does not have. Its slot is given back in the row, but
- * not in the cache; if the cache granted the slot, the answer says that it stays used up. */
+/* Returns a 503 for a message that the bus does not have. The slot is given back in the row, but
+ * not in the cache. Therefore, if the cache granted the slot, the answer says that the slot stays
+ * used up. */
 struct answer gateway_answer_not_sent(const struct gateway_command *command);
 
 /* Returns a 503 for a message that the bus may have, and whose slot stays taken. */

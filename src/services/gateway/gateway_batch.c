@@ -48,7 +48,7 @@ bool gateway_command_is_open_spend(const struct gateway_command *command)
 
 /* ---- before the transaction -------------------------------------------------------------- */
 
-/* Refuses sends at once if the bus is known to be down, so that users do not lose reserved
+/* Refuses sends before they reserve slots if the bus is known to be down, so that users do not lose
  * slots. */
 static void refuse_without_bus(struct gateway_lane *lane, const struct write_batch *batch)
 {

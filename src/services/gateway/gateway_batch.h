@@ -7,7 +7,7 @@
  *
  *   prepare  refuses the send if the bus is down or the cache refuses it
  *   decide   first transaction: locks the row and reserves a slot, or refuses the send; a resumed
- *            send keeps the slot that it has in the current window
+ *            send keeps the slot that it reserved earlier, if that was in the current window
  *   publish  publishes the message; the bus reports whether it has accepted the message
  *   settle   second transaction: counts confirmed slots and gives unused slots back; on a busy
  *            lane, a later batch does this in its own first transaction
@@ -49,9 +49,7 @@ struct gateway_command {
 	int64_t created_us;         /* when the event was created */
 	struct bus_message *on_bus; /* allocated from the arena of the round */
 
-	/* SEND and TAKE: the cache granted `amount`, in the window that starts at
-	 * window_start_us. */
-	bool cached;
+	bool cached; /* SEND and TAKE: the cache granted `amount` */
 
 	/* SEND and TAKE: the start of the window in which the cache granted `amount`. decide()
 	 * replaces it with the start of the window in which the row reserved the slots. */
@@ -67,10 +65,10 @@ struct gateway_command *gateway_command_new(struct arena *arena);
 struct gateway_command *gateway_command_of(struct write *write);
 
 /*
- * Return true if the command is still open, has no Idempotency-Key, and has the right verb: for
- * is_open_send() it must be a send, for is_open_spend() a send or a take. Only such commands may be
- * refused without asking the store: a command with an Idempotency-Key may be a repeat, which only
- * the store recognises.
+ * Return true if the command is still open, has no Idempotency-Key, and is a send (for
+ * gateway_command_is_open_spend(): a send or a take). Only such commands may be refused before the
+ * store is read, because a command with an Idempotency-Key may be a repeat, which only the store
+ * recognises.
  */
 bool gateway_command_is_open_send(const struct gateway_command *command);
 bool gateway_command_is_open_spend(const struct gateway_command *command);

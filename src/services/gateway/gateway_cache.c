@@ -1,7 +1,8 @@
 /*
- * A lane asks the cache once for the whole batch, fills in missing users from the store, and asks
- * again for those users only. A configuration may change after its row was read and before the
- * cache is filled, so every fill is then checked against the rows; see recheck().
+ * A lane asks the cache once for the whole batch. If the cache does not have some of the users, the
+ * lane fills the cache with these users from the store and asks again for them only. A
+ * configuration may change after its row was read and before the cache is filled, so every fill is
+ * then checked against the rows; see recheck().
  */
 #include "services/gateway/gateway_cache.h"
 
@@ -200,9 +201,9 @@ static bool take(struct gateway_lane *lane, struct session *session, struct aren
 /*
  * Goes through the commands in order. Marks each command for which enough granted slots are left,
  * and refuses commands once no slot is left. If some slots are left, but too few for a take, or if
- * a take exceeds the whole limit, the row decides about the take: it can tell whether any window
- * would admit it. While the store is down, the cache has granted nothing, and only a copy that is
- * used up refuses commands.
+ * a take exceeds the whole limit, the take stays open and the row decides about it, because the row
+ * shows whether any window could admit the take. While the store is down, the cache has granted
+ * nothing, and only a copy that is used up refuses commands.
  */
 static void apply(struct gateway_lane *lane, const struct write_group *group,
 	const struct cached_limit *limit)
@@ -256,9 +257,10 @@ void gateway_cache_note_stale(struct gateway_lane *lane, struct slice user_id)
 	lane->stale[lane->stale_count++] = arena_copy(&lane->stale_arena, user_id);
 }
 
-/* Deletes the copies at once: the lane may not use the cache again for a long time, and meanwhile
- * other processes could read the copies. A copy may also count slots of failed publishes, which the
- * row has taken back; these slots become free with the copy. The row still guards the limit. */
+/* Deletes the copies at once, because the lane may not use the cache again for a long time, and
+ * meanwhile other processes could read the copies. A copy may also count slots of failed publishes,
+ * which the row has taken back. These slots become free when the copy is deleted; that is harmless,
+ * because the row enforces the limit. */
 void gateway_cache_forget(struct gateway_lane *lane, const struct command_list *writes)
 {
 	for (struct command *command = writes->first; command; command = command->next) {
@@ -286,8 +288,8 @@ void gateway_cache_refuse(
 			continue;
 		groups[asked] = groups[i];
 		limits[asked].user_id = groups[i].key;
-		/* Take no slots while the store is down: no send could be admitted, and every copy
-		 * that had granted slots would have to be deleted. */
+		/* Take no slots while the store is down, because no send could be admitted, and
+		 * every copy that had granted slots would have to be deleted. */
 		limits[asked++].wanted = is_up ? wanted : 0;
 	}
 	if (asked == 0 || !take(lane, session, batch->arena, limits, asked))

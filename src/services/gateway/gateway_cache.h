@@ -21,9 +21,10 @@ void gateway_cache_refuse(
 	struct gateway_lane *lane, struct session *session, const struct write_batch *batch);
 
 /*
- * Deletes the cached copies that granted slots to these writes. It is not certain that the row has
- * admitted any of them; the next copy is filled from the row and counts what the row counts. Skips
- * writes of other types. Requires lane->cache. Called on the committer's thread; blocks.
+ * Deletes the cached copies that granted slots to these writes, because it is not certain that the
+ * row has admitted the writes. The next copy is filled from the row, so it counts what the row
+ * counts. Skips writes of other types. Requires lane->cache. Called on the committer's thread;
+ * blocks.
  */
 void gateway_cache_forget(struct gateway_lane *lane, const struct command_list *writes);
 

@@ -1,7 +1,6 @@
 /*
  * The first transaction of a batch: locks the rows of its users, runs each user's commands in order
- * of arrival, and writes the rows that have changed. gateway_batch.c describes the steps that
- * follow.
+ * of arrival, and writes the rows that have changed. gateway_batch.h lists the other steps.
  */
 #include "base/text.h"
 #include "flow/groups.h"
@@ -49,7 +48,7 @@ static void decide_config(struct deciding *deciding, struct gateway_command *com
 	struct arena *arena = command->write.command.arena;
 	struct limit_row *row = &deciding->row;
 
-	/* the change is already committed; only the cached copy is deleted again */
+	/* an earlier attempt has committed the change; only the cached copy is deleted again */
 	if (command->write.resumed) {
 		write_resume_effect(&command->write);
 		return;
@@ -73,7 +72,7 @@ static void answer_no_config(struct gateway_command *command)
  * same batch begins a window with a different start. */
 static void decide_remove(struct deciding *deciding, struct gateway_command *command)
 {
-	/* the change is already committed; only the cached copy is deleted again */
+	/* an earlier attempt has committed the change; only the cached copy is deleted again */
 	if (command->write.resumed) {
 		write_resume_effect(&command->write);
 		return;

@@ -36,8 +36,8 @@ static struct slice write_event(struct arena *arena, const struct gateway_comman
 	return buffer_slice(&value);
 }
 
-/* Returns the start of the window in which the message was counted. The number of a user's messages
- * with the same window-start never exceeds the limit. */
+/* Returns the start of the window in which the message was counted. Except in shadow mode, the
+ * number of a user's messages with the same window-start never exceeds the limit. */
 static struct slice write_window(struct arena *arena, const struct gateway_command *command)
 {
 	struct buffer window = buffer_make(arena, 32);

@@ -1,7 +1,7 @@
 /*
  * The callbacks through which the lanes of the gateway run its batches. Each write lane has its own
- * producer and cache session, because both block and each belongs to one thread: the producer to
- * the publisher's, the cache session to the committer's.
+ * producer and its own cache session, because their functions block and each of the two belongs to
+ * one thread: the producer to the publisher's thread, the cache session to the committer's thread.
  */
 #include <stdlib.h>
 

@@ -19,10 +19,11 @@
  */
 #define PUBLISH_TIMEOUT_NS (3 * NS_PER_S)
 static_assert(PUBLISH_TIMEOUT_NS < IDEMPOTENCY_LEASE_US * 1000,
-	"the lease ends before the fate is known");
+	"the fate must be known before the lease ends");
 
-/* A send that has waited longer than this is not published: the bus would have too little time to
- * report its fate, and the slot of a message whose fate is unknown cannot be given back. */
+/* A send that has waited longer than this is not published, because the bus would have too little
+ * time to report the fate of the message, and the slot of a message whose fate is unknown cannot be
+ * given back. */
 #define PUBLISH_PATIENCE_NS (PUBLISH_TIMEOUT_NS / 2)
 
 static bool wants(const struct write *write)
@@ -31,8 +32,8 @@ static bool wants(const struct write *write)
 	       ((const struct gateway_command *)write)->verb == GATEWAY_SEND;
 }
 
-/* Records the fate of a message. If a resumed message fails, its effect is UNKNOWN, because an
- * earlier attempt may have put the message on the bus. */
+/* Records the fate of a message. If the publish of a resumed send fails, the effect is UNKNOWN,
+ * because an earlier attempt may have put the message on the bus. */
 static void take_fate(struct gateway_command *command, enum bus_fate fate)
 {
 	struct write *write = &command->write;
@@ -48,8 +49,8 @@ static void take_fate(struct gateway_command *command, enum bus_fate fate)
 	}
 }
 
-/* Hands the messages to the bus. If its engine has no begin(), waits until their fates are
- * known. */
+/* Hands the messages to the bus. If the producer has no begin(), waits until the fates of the
+ * messages are known. */
 static void hand_over(
 	struct producer *producer, struct bus_message *messages, size_t count, int64_t until_ns)
 {

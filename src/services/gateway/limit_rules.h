@@ -1,6 +1,7 @@
 /*
  * Decides whether the limit of a user admits messages. The decision depends only on the row, the
- * time and the number of messages. Both caches repeat this rule, Redis in a Lua script. Pure.
+ * time and the number of messages. The two cache adapters implement the same rule for cached
+ * copies, memory in C and Redis in a Lua script. Pure.
  */
 #ifndef QUIPU_SERVICES_GATEWAY_LIMIT_RULES_H
 #define QUIPU_SERVICES_GATEWAY_LIMIT_RULES_H
@@ -11,8 +12,8 @@
 
 /*
  * If a row's window begins further in the future than this, the row was written before the clock
- * was set back. A shorter lead is normal: so that no two windows have the same start,
- * limit_refresh() may begin a window a microsecond in the future.
+ * was set back. A window that begins a little in the future is normal, because limit_refresh()
+ * begins each window at least a microsecond after the previous one.
  */
 #define LIMIT_FUTURE_US (1 * 1000000LL)
 
@@ -39,9 +40,9 @@ void limit_refresh(struct limit_row *row, int64_t now_us);
 
 /*
  * Brings the row up to date: begins a new window if the row's window has ended. A window that
- * begins in the future begins now instead, and its used slots stay used. Therefore setting the
- * clock back frees no quota, and locks nobody out for longer than one window. Returns true if the
- * row has changed.
+ * begins more than LIMIT_FUTURE_US in the future begins now instead, and its used slots stay used.
+ * Therefore setting the clock back frees no quota, and locks nobody out for longer than one window.
+ * Returns true if the row has changed.
  */
 bool limit_update(struct limit_row *row, int64_t now_us, int64_t unit_us);
 

@@ -29,7 +29,7 @@ static void check_limit(struct verify_page *page, const struct limit_row *row)
 
 	if (row->rate_limit < 1 || row->time_window < 1 || row->time_window > TIME_WINDOW_MAX)
 		verify_differ(page, id, "config",
-			"%.*s: %d messages in a window of %d is not a valid configuration",
+			"%.*s: rate_limit %d with time_window %d is not a valid configuration",
 			(int)id.len, id.data, row->rate_limit, row->time_window);
 	check_counts(page, row);
 	verify_time(page, id, "last_refresh_time", row->last_refresh_us);

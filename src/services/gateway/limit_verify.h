@@ -1,7 +1,7 @@
 /*
  * Checks limits and messages for `quipu verify` (admin/verify.h). The rules hold at every commit,
  * even under load: a slot is reserved before it is used, and a new configuration begins a new
- * window. It reports these differences:
+ * window. The check reports these differences:
  *
  *   config           rate_limit is below 1, or time_window is outside 1 to 525600
  *   negative         current_count or reserved_count is negative
@@ -12,8 +12,8 @@
  * It also reports the differences of admin/verify_idempotency.h and, for messages that the sender
  * has taken from the bus, the differences of admin/verify_claims.h.
  *
- * A pending Idempotency-Key is not a difference: if the outcome of a send was never recorded, its
- * key stays pending until it expires.
+ * A pending Idempotency-Key is not a difference, because the key of a send whose outcome was never
+ * recorded stays pending until the key expires.
  */
 #ifndef QUIPU_SERVICES_GATEWAY_LIMIT_VERIFY_H
 #define QUIPU_SERVICES_GATEWAY_LIMIT_VERIFY_H

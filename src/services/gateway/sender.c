@@ -1,6 +1,6 @@
 /*
  * Reads events from the bus and stores them as rows to be sent. Only userId and message are
- * required, because other programs may write to the channel as well.
+ * required, because other programs may also write to the channel.
  */
 #include "services/gateway/sender.h"
 
@@ -40,7 +40,7 @@ static bool is_blank_id(struct slice id)
 	return id.len == 0 || text_is_blank(id);
 }
 
-/* Returns userId, or user_id, which the gateway's own API accepts as well. */
+/* Returns userId or, if there is none, user_id. The gateway's own API also accepts both names. */
 static json_t *user_of(const json_t *event)
 {
 	json_t *user = json_object_get(event, "userId");
@@ -136,7 +136,8 @@ static int compare_sent(const void *a, const void *b)
 		((const struct sent_message *)b)->message_id);
 }
 
-/* Looks up which messages an earlier version of Quipu has sent. The result is sorted by id. */
+/* Looks up which messages are in sent_messages and must not be sent again. Sorts `sent` by id and
+ * drops duplicates. */
 static enum status find_sent(const struct sender *sender, struct session *session,
 	struct sent_message *sent, size_t *count)
 {
@@ -165,8 +166,8 @@ static bool has_former_id(const struct outbound_message *message)
 	return message->position.len > 0 && !slice_equal(message->position, message->message_id);
 }
 
-/* Drops messages that were sent before. Of several messages with the same id, keeps only the first.
- * Returns how many remain. */
+/* Drops the messages that find_sent() has found. Of several messages with the same id, keeps only
+ * the first. Returns how many remain. */
 static size_t keep_unsent(struct outbound_message *messages, size_t count,
 	struct sent_message *sent, size_t sent_count)
 {

@@ -117,7 +117,7 @@ static void run_group(const struct write_group *group, const struct pot_content 
 		change->is_changed[kind] = pot.coins.of[kind] != content->coins.of[kind];
 }
 
-/* Answers all commands of a group whose pot does not exist. */
+/* Refuses all commands of a group, because their pot does not exist. */
 static void refuse_group(const struct write_group *group)
 {
 	for (size_t i = 0; i < group->count; i++) {

@@ -5,9 +5,9 @@
  *
  * Small samples are drawn ball by ball, larger ones by rejection with HRUA (E. Stadlober, "The
  * ratio of uniforms approach for generating discrete random variates", J. Comput. Appl. Math. 31,
- * 1990). Whatever the numbers are, HRUA needs between one and two attempts on average. For the
- * largest pot, the logarithms of its factorials are about 4e10, so with long double the probability
- * of any outcome is exact to about 1e-8.
+ * 1990). Whatever the numbers are, HRUA needs between one and two attempts on average. Even in
+ * the largest pot, the logarithms of factorials are at most about 4e10, so with long double the
+ * probability of any outcome is exact to about 1e-8.
  */
 #include "services/pots/pot_draw.h"
 
@@ -21,7 +21,8 @@
 #define HAT_SLOPE 1.7155277699214135
 #define HAT_SHIFT 0.8989161620588988
 
-/* Beyond this many standard deviations from the mean, probabilities are too small for 64 bits. */
+/* Outcomes more than this many standard deviations above the mean are never drawn: their
+ * probability is too small to show in 64 random bits. */
 #define TAIL 16
 
 /* An urn with marked and other balls. A sample is drawn from it, and the question is how many balls
@@ -68,8 +69,9 @@ static long double log_weight(const struct urn *urn, int64_t found)
 	       log_factorial(urn->others - urn->sample + found);
 }
 
-/* Accepts or rejects a candidate. `log_odds` compares its probability with that of the likeliest
- * outcome. The first two tests are cheap and decide most cases. */
+/* Accepts or rejects a candidate. `log_odds` is the logarithm of a ratio: the candidate's
+ * probability to that of the likeliest outcome. The first two tests are cheap and decide most
+ * cases. */
 static bool is_accepted(double u, double log_odds)
 {
 	if (u * (4 - u) - 3 <= log_odds)

@@ -1,6 +1,6 @@
 /*
- * Draws coins from a pot at random, without replacement, every coin equally likely. Pure: the same
- * dice draw the same coins. The cost does not grow with the number of coins.
+ * Draws coins from a pot at random, without replacement, every coin equally likely. Pure: dice in
+ * the same state draw the same coins. The cost does not grow with the number of coins.
  */
 #ifndef QUIPU_SERVICES_POTS_DRAW_H
 #define QUIPU_SERVICES_POTS_DRAW_H

@@ -1,7 +1,6 @@
 /*
  * Turns Twirp calls into commands and lookups of pots. http/twirp has already parsed the message;
- * this file makes the checks that the specification (seed 003) requires. Runs on the loops and
- * never blocks.
+ * this file checks what the specification (seed 003) requires. Runs on the loops and never blocks.
  */
 #include "services/pots/pots.h"
 
@@ -125,7 +124,7 @@ static void remove_coins(void *context, const struct twirp_call *call)
 	command->count = asked->count;
 	command->coins = read_coins(&input, asked->coins, asked->n_coins);
 	if (asked->n_coins == 0 && asked->count <= 0)
-		input_error(&input, "count", "must be greater than 0 if there are no coins");
+		input_error(&input, "count", "must be greater than 0 if coins is empty");
 	submit_coins(context, &input, command);
 }
 

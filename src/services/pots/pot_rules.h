@@ -1,6 +1,6 @@
 /*
- * The rules of pots and coins: what a command does to the content of a pot. Pure: nothing here
- * knows a store, a request or the time of day.
+ * The rules of pots and coins: what a command does to the content of a pot. Pure: uses no store, no
+ * request and no clock.
  */
 #ifndef QUIPU_SERVICES_POTS_RULES_H
 #define QUIPU_SERVICES_POTS_RULES_H

@@ -29,7 +29,8 @@ static void check_pot(struct verify_page *page, const struct pot_facts *pot)
 			(long long)pot->coin_total, pot->max_coins);
 	if (pot->has_lock != pot->has_lock_end)
 		verify_differ(page, id, "lock", "pot %d: it has %s", pot->pot_id,
-			pot->has_lock ? "a lock without an end" : "the end of a lock, but no lock");
+			pot->has_lock ? "a lock without an expiry time"
+				      : "an expiry time without a lock");
 	verify_time(page, id, "create_time", pot->created_us);
 }
 

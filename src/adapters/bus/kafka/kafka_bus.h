@@ -14,8 +14,8 @@
  * Each consumer is a member of its group. Commits are synchronous and cover only partitions that
  * the consumer still owns. When a consumer loses a partition in a rebalance, it drops the
  * deliveries of that partition. Acknowledging these deliveries has no effect: the new owner of the
- * partition gets the messages. A consumer detects that Kafka has lost the end of a log, and then
- * reads again from a day before its position (kafka_places.c).
+ * partition gets the messages. A consumer detects when Kafka has lost the end of a log. It then
+ * reads the log again, starting a day before the last message that it had read (kafka_places.c).
  */
 #ifndef QUIPU_ADAPTERS_BUS_KAFKA_KAFKA_BUS_H
 #define QUIPU_ADAPTERS_BUS_KAFKA_KAFKA_BUS_H
@@ -25,9 +25,10 @@
 /*
  * `url` is kafka://host:port[,host:port…][?option=value[&option=value…]]. The options are
  * librdkafka's options for connecting (security.protocol, sasl.…, ssl.…, socket.…, client.id and so
- * on); values are percent-decoded. No option can weaken the guarantees of the port. All arguments
- * must live as long as the bus. Messages to channels that are not among `channels` are
- * NOT_PERSISTED, and no consumer may be opened for such a channel.
+ * on) and for staying a member of a group (session.timeout.ms, heartbeat.interval.ms,
+ * max.poll.interval.ms). Values are percent-decoded. No option can weaken the guarantees of the
+ * port. All arguments must live as long as the bus. Messages to channels that are not among
+ * `channels` are NOT_PERSISTED, and no consumer may be opened for such a channel.
  */
 struct bus *kafka_bus_new(const char *name, const char *url, const struct bus_channel *channels,
 	size_t channel_count);

@@ -9,7 +9,8 @@
 #define LOG_LINES_MAX 10
 #define LOG_INTERVAL_NS (60 * NS_PER_S)
 
-/* The levels of syslog, which librdkafka uses. syslog.h would clash with our own LOG_ names. */
+/* The log levels of librdkafka, which are those of syslog. Including syslog.h would clash with our
+ * own LOG_ names. */
 enum { SYSLOG_ERR = 3, SYSLOG_NOTICE = 5 };
 
 /* Settings for all clients. The user's options override them. */

@@ -5,9 +5,9 @@
  * these messages again, before newer ones. Therefore again() has nothing to do, and a commit never
  * skips an unacknowledged message.
  *
- * Messages that the group does not want are dropped on arrival. The commit of a later message
- * covers them. If no later message arrives, the consumer commits their offsets separately, at most
- * once a second.
+ * Messages that the group does not want are dropped on arrival. Their offsets need no commit of
+ * their own if a later message is committed. While the consumer holds no message, it commits the
+ * offsets of dropped messages separately, at most once a second.
  *
  * Rebalances happen while librdkafka is polled, during a fetch or the close. The consumer then
  * drops the held messages of each partition that it loses.
@@ -17,8 +17,8 @@
  * A consumer that is not closed in time is abandoned: its thread, its memory and the bus stay until
  * the process exits.
  *
- * On arrival, each message passes kafka_places_take(), which detects that Kafka has lost the end of
- * a log.
+ * On arrival, each message is checked by kafka_places_take(), which detects when Kafka has lost the
+ * end of a log.
  *
  * Invariants between calls: acked <= given <= held_count, and `held` is in order of arrival.
  */
@@ -104,8 +104,8 @@ static void hold(struct kafka_consumer *consumer, rd_kafka_message_t *message)
 }
 
 /*
- * Drops the first `count` held messages and, unless `partitions` is NULL, all messages of these
- * partitions. The others keep their order.
+ * Drops the first `count` held messages and, unless `partitions` is NULL, all held messages of
+ * these partitions. The remaining messages keep their order.
  */
 static void drop(struct kafka_consumer *consumer, size_t count,
 	const rd_kafka_topic_partition_list_t *partitions)
@@ -152,8 +152,8 @@ static bool is_wanted(const struct kafka_consumer *consumer, const rd_kafka_mess
 	return bus_subjects_have(consumer->subjects, slice_make(value, value ? size : 0));
 }
 
-/* Records in `offsets`, which will be committed, that all messages of the partition up to `message`
- * are done. */
+/* Records in `offsets` that the group has acknowledged or skipped all messages of the partition up
+ * to `message`. The caller later commits `offsets`. */
 static void note_done(rd_kafka_topic_partition_list_t *offsets, const char *topic,
 	const rd_kafka_message_t *message)
 {
@@ -255,7 +255,7 @@ static bool open_client(struct kafka_consumer *consumer)
 }
 
 /*
- * Waits until `condition` is true or the consumer is woken, but not beyond monotonic time
+ * Waits until `*condition` is true or the consumer is woken, but not beyond monotonic time
  * `until_ns`. The caller holds the bus's lock.
  */
 static void wait_for(struct kafka_consumer *consumer, const bool *condition, int64_t until_ns)
@@ -269,8 +269,9 @@ static void wait_for(struct kafka_consumer *consumer, const bool *condition, int
 
 /*
  * Returns true if there is a client. If there is none yet, waits until the topics exist and then
- * creates the client. If that fails, waits until `until_ns` and returns false; the next fetch tries
- * again.
+ * creates the client. Returns false if the topics do not exist by `until_ns` or the consumer is
+ * woken before. If the client cannot be created, waits until `until_ns` or until the consumer is
+ * woken, and then returns false; the next fetch tries again.
  */
 static bool wait_for_client(struct kafka_consumer *consumer, int64_t until_ns)
 {
@@ -351,8 +352,9 @@ static void wait_for_first(
 
 /*
  * Polls although the consumer already holds `max` unacknowledged messages: rebalances happen only
- * while polling, and without them no other member could join the group. A message that arrives now
- * must be read again later, so this function polls only once a second.
+ * while polling, and without them no other member could join the group. There is no room for a
+ * message that arrives now, so Kafka must send it a second time. Therefore this function polls only
+ * once a second.
  */
 static void poll_full(struct kafka_consumer *consumer, size_t max)
 {
@@ -410,8 +412,8 @@ static int64_t time_of(const rd_kafka_message_t *message)
 	return type == RD_KAFKA_TIMESTAMP_NOT_AVAILABLE || time_ms < 0 ? 0 : time_ms * 1000;
 }
 
-/* Returns `position` followed by the message's time and digest, because after a loss another
- * message may have the same position. */
+/* Returns `position` followed by the message's time and digest, because another message may have
+ * the same position once Kafka has lost the end of the log. */
 static struct slice identity_of(
 	struct kafka_consumer *consumer, const rd_kafka_message_t *message, struct slice position)
 {
@@ -461,8 +463,9 @@ static rd_kafka_topic_partition_list_t *offsets_of(
 	return offsets;
 }
 
-/* Returns true if a commit failed because the group has rebalanced without this consumer. Another
- * member then gets the messages in any case, so the commit need not be repeated. */
+/* Returns true if this error of a commit means that the group is rebalancing or has rebalanced
+ * without this consumer. The next owner of the partition then reads the messages again, so the
+ * commit need not be repeated. */
 static bool is_overtaken(rd_kafka_resp_err_t err)
 {
 	switch (err) {

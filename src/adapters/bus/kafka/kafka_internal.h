@@ -3,11 +3,12 @@
  * this folder.
  *
  *   url        turns the user's URL into options of librdkafka
- *   client     configures one rd_kafka_t and writes its log lines
+ *   client     configures and starts one client of librdkafka (an rd_kafka_t), and copies its log
+ *              lines to our log
  *   watcher    a thread that checks whether the cluster responds, creates topics and destroys
  *              retired clients
- *   places     records a group's position in each partition, i.e. how far it has read, and detects
- *              that Kafka has lost the end of a log
+ *   places     records how far a group has read each partition, and detects when Kafka has lost the
+ *              end of a log
  *   producer, consumer, bus: the port's functions
  */
 #ifndef QUIPU_ADAPTERS_BUS_KAFKA_KAFKA_INTERNAL_H
@@ -64,14 +65,14 @@ struct kafka_client {
 	struct kafka_consumer *consumer; /* NULL unless the client belongs to a consumer */
 	struct kafka_client *next;       /* next in bus->retired */
 
-	/* how many connections were closed after they had worked; counted only for consumers */
+	/* how many connections were closed that had received data; counted only for consumers */
 	_Atomic uint64_t closed_connections;
 };
 
 /*
- * Returns a configuration with the user's options and then `settings`, which end with an entry
- * without a name. The caller owns the configuration. If librdkafka refuses a value, returns NULL
- * and writes the reason to `why`.
+ * Returns a configuration, which the caller owns. The user's options override our defaults, and
+ * `settings` override the user's options. The last entry of `settings` has no name. If librdkafka
+ * refuses a value, returns NULL and writes the reason to `why`.
  */
 QP_MUST_CHECK rd_kafka_conf_t *kafka_conf_new(struct kafka_client *client, rd_kafka_type_t type,
 	const struct kafka_setting *settings, char *why, size_t size);
@@ -100,7 +101,7 @@ struct kafka_bus {
 	bool running;
 
 	_Atomic bool up;       /* the cluster responds and the topics exist */
-	bool has_logged_state; /* the watcher has logged its first state */
+	bool has_logged_state; /* the watcher has already logged whether Kafka is reachable */
 	int64_t started_ns;
 	_Atomic bool stopping;
 	_Atomic size_t users;     /* open producers and consumers */
@@ -139,7 +140,8 @@ QP_MUST_CHECK bool kafka_watcher_start(struct kafka_bus *bus, char *why, size_t 
 /* Ends the thread, if it was started, and destroys all retired clients. Blocks. */
 void kafka_watcher_stop(struct kafka_bus *bus);
 
-/* Makes the watcher destroy the client, because that may take a while. Any thread. */
+/* Passes the client to the watcher, whose thread destroys it later, because destroying a client may
+ * block. Any thread. */
 void kafka_watcher_retire(struct kafka_bus *bus, struct kafka_client *client);
 
 /* ---- positions --------------------------------------------------------------------------- */
@@ -172,7 +174,7 @@ struct kafka_place {
 struct kafka_places {
 	struct kafka_place *all;
 	size_t count;
-	uint64_t closed_connections; /* the client's count when compare_connections() last ran */
+	uint64_t closed_connections; /* client->closed_connections when last compared */
 	bool are_settled;            /* no position waits for kafka_places_settle() */
 	int64_t retry_ns; /* monotonic time before which kafka_places_settle() does not retry */
 };
@@ -185,22 +187,24 @@ void kafka_places_assign(
 	struct kafka_places *places, const rd_kafka_topic_partition_list_t *partitions);
 
 /*
- * Checks each position whose log may have changed, and moves it back if necessary. Returns true if
- * all positions are settled, i.e. need no further check. Returns false if Kafka is away, a broker
- * does not answer within two seconds, or a partition has no leader. The caller must then call
- * again. Until the position in a partition is settled, kafka_places_take() refuses all messages of
- * that partition.
+ * Checks each position whose log may have changed, and moves the position back if Kafka has lost
+ * the end of the log. Returns true if all positions are settled, i.e. need no further check.
+ * Returns false if Kafka is away, a broker does not answer within two seconds, or a partition has
+ * no leader. The caller must then call again. Until the position in a partition is settled,
+ * kafka_places_take() refuses all messages of that partition.
  */
 QP_MUST_CHECK bool kafka_places_settle(
 	struct kafka_places *places, struct kafka_client *client, const char *topic);
 
 /* Returns true if the message is the next one of its partition, and then moves the position to it.
- * If this returns false, drop the message: it was read before, or will arrive again. */
+ * If this returns false, drop the message: the group has read it before, or it will arrive
+ * again. */
 QP_MUST_CHECK bool kafka_places_take(struct kafka_places *places, struct kafka_client *client,
 	const rd_kafka_message_t *message);
 
-/* Makes a message that was not taken arrive again: the next kafka_places_settle() moves the
- * partition back to its position. */
+/* Call this instead of kafka_places_take() if there is no room for the message. The message then
+ * arrives again, because the next kafka_places_settle() resumes reading the partition at its
+ * position. */
 void kafka_places_return(struct kafka_places *places, const rd_kafka_message_t *message);
 
 /* Writes the name of a message to `name`: "quipu", the message's time, and a digest of its key and

@@ -1,15 +1,16 @@
 /*
- * Records the position of a consumer's group in each of its partitions (how far the group has
- * read), and detects that Kafka has lost the end of a log.
+ * Records how far a consumer's group has read each partition that the consumer owns (the group's
+ * position in that partition), and detects when Kafka has lost the end of a log.
  *
  * An offset does not identify a message for ever. A broker that has lost the end of its log
  * (because its disk was restored from a backup, or a replica that lagged behind became the leader)
- * reuses the offsets of the lost messages for new ones. A consumer that had read further would
- * mistake the new messages for ones that it has read. Leader epochs exist to detect this, but
- * librdkafka 2.0 does not compare them. Therefore a position consists of the offset of the last
- * message read and that message's name, which contains a digest; the consumer commits the name as
- * the offset's metadata. Whenever the log may have changed, the consumer goes back by one message,
- * and must find the position's message again before it takes newer ones.
+ * reuses the offsets of the lost messages for new ones. A consumer that had read the lost messages
+ * would mistake the new ones for messages that it has read. Kafka numbers the leaders of a
+ * partition (leader epochs) so that clients can detect such a loss, but librdkafka 2.0 does not
+ * compare these numbers. Therefore a position consists of the offset of the last message read and
+ * the name of that message, which contains a digest of the message. The consumer commits the name
+ * as the metadata of the offset. Whenever the log may have changed, the consumer goes back by one
+ * message, and must find the position's message again before it takes newer ones.
  *
  *   state     event                                                      next
  *   any       the partition is assigned                                  UNREAD
@@ -19,7 +20,7 @@
  *   FOUND     the partition was set back to the position's message       AWAITED
  *             nothing was ever read: the partition was set to its start  SURE
  *   AWAITED   the position's message arrives, or a newer one             SURE
- *             another message has its offset, or an older one arrives    LOST
+ *             another message arrives with its offset, or an older one   LOST
  *   SURE      a message arrives that is not newer than the position's    LOST
  *   LOST      the position was moved to a day before its message         FOUND
  *   AWAITED,  the consumer has no room for a message                     FOUND
@@ -31,20 +32,21 @@
  * A position is settled once it is AWAITED or SURE. Each position is settled separately, so a
  * partition without a leader does not delay the others.
  *
- * If a newer message than the awaited one arrives, retention has deleted the awaited message. An
- * older message arrives if the log has become shorter in the meantime: librdkafka then starts at
- * the beginning (auto.offset.reset).
+ * If a newer message than the awaited one arrives, retention has deleted the awaited message. If an
+ * older message arrives, the log has become shorter since the position was compared with the end of
+ * the log: librdkafka then starts at the beginning of the log (auto.offset.reset).
  *
- * A leader loses messages only when it restarts, which closes its connections, or when another
+ * Messages are lost only when a leader restarts, which closes its connections, or when another
  * broker becomes the leader. A failed connection attempt does not count as a closed connection;
- * otherwise a broker that is away would disturb the consumers of all other brokers.
+ * otherwise each attempt to reach a broker that is away would make all positions DOUBTED, including
+ * those at other brokers.
  *
  * After a loss, the consumer reads again from a day before the position's message, and recognises
  * the messages that it has already handled. A day is enough: messages published after the loss are
  * newer than the lost ones, apart from differences between the producers' clocks. If the time of
- * the position's message is unknown or too long ago, the consumer goes back 29 days, because it can
- * recognise the messages of the last 30 days. Messages that retention has deleted do not count as
- * lost.
+ * the position's message is unknown or more than 28 days ago, the consumer goes back 29 days from
+ * now, because it can recognise the messages of the last 30 days. Messages that retention has
+ * deleted do not count as lost.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -238,7 +240,8 @@ static void lose(struct kafka_places *places, struct kafka_client *client,
 {
 	log_line(LOG_WARN, "bus",
 		"%s: Kafka has lost the end of partition %" PRId32 " of topic %s: the message at "
-		"offset %" PRId64 " is gone; reading the last day again and skipping messages that "
+		"offset %" PRId64
+		" is gone; reading earlier messages again and skipping those that "
 		"were already handled",
 		client->bus->base.name, place->partition, topic, place->offset);
 	place->state = KAFKA_PLACE_LOST;
@@ -465,7 +468,7 @@ void kafka_places_return(struct kafka_places *places, const rd_kafka_message_t *
 	struct kafka_place *place = find(places, message->partition);
 
 	if (!place || (place->state != KAFKA_PLACE_AWAITED && place->state != KAFKA_PLACE_SURE))
-		return; /* the partition will be set back anyway */
+		return; /* not assigned, or kafka_places_settle() will set it back */
 	place->state = KAFKA_PLACE_FOUND;
 	places->are_settled = false;
 	places->retry_ns = 0;

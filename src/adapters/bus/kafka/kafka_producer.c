@@ -3,15 +3,17 @@
  *
  * A publish passes its messages to librdkafka, waits for the delivery report of each, and at its
  * deadline purges the messages without a report. Therefore no message stays in the client after its
- * publish has returned. The fate of a message is the one that librdkafka reports, or UNKNOWN if the
- * report is not certain.
+ * publish has returned. The fate of a message is the one that librdkafka reports, or UNKNOWN if
+ * there is no report or librdkafka itself does not know the fate.
  *
- * Several publishes may be under way in one client, which keeps their order. librdkafka can only
- * purge the messages of all publishes at once, so all publishes end at the earliest deadline.
+ * Several publishes may be under way in one client, which keeps their order. librdkafka can purge
+ * only all messages of a client at once, so all publishes under way end at the earliest of their
+ * deadlines.
  *
- * The client is replaced after a fatal error, and if the fate of a purged message is unknown: an
- * idempotent producer numbers its messages, and the broker and the client may then disagree about
- * the next number. A message purged before it was sent leaves only a gap, from which the client
+ * The client is replaced in three cases: after a fatal error, if librdkafka may still be purging
+ * messages, and if the fate of a message is unknown. In the last case the broker and the client may
+ * disagree about the next sequence number, because an idempotent producer numbers its messages. A
+ * message purged before it was sent leaves only a gap in the numbers, from which the client
  * recovers by itself.
  */
 #include <stdlib.h>
@@ -134,8 +136,8 @@ static rd_kafka_headers_t *make_headers(const struct bus_message *message)
 }
 
 /* Passes a message to librdkafka. An empty key becomes a null key, which makes librdkafka choose a
- * random partition. An empty value does not become a null value, because Kafka treats a null value
- * differently. */
+ * random partition. An empty value does not become a null value, because a null value deletes the
+ * key from a compacted topic. */
 static rd_kafka_resp_err_t enqueue(
 	struct kafka_producer *producer, const char *topic, struct bus_message *message)
 {
@@ -246,8 +248,8 @@ static void send_one(struct kafka_producer *producer, struct bus_message *messag
 /*
  * Purges all messages that have no report yet, and waits until librdkafka's threads have dropped
  * these messages. Otherwise a thread that purged later would drop messages of the next publish.
- * While the bus is down, a thread of librdkafka may be stuck in a DNS look-up. Therefore purge()
- * does not wait for the threads then, and marks the client for replacement.
+ * While the bus is down, a thread of librdkafka may be stuck in a DNS look-up. In that case purge()
+ * does not wait for the threads, and marks the client for replacement.
  */
 static void purge(struct kafka_producer *producer)
 {
@@ -315,7 +317,8 @@ static int64_t first_deadline_ns(const struct kafka_producer *producer)
 	return first_ns;
 }
 
-/* Purges all messages that are UNDER_WAY. If one has no report even then, its fate is UNKNOWN. */
+/* Purges all messages that are UNDER_WAY. The fate of a message that has no report even after that
+ * is UNKNOWN. */
 static void give_up(struct kafka_producer *producer)
 {
 	purge(producer);

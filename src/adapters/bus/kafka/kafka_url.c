@@ -1,7 +1,8 @@
 /*
  * Parses kafka://host:port[,host:port]?option=value&… A URL may contain only options for reaching
- * the cluster. The adapter itself sets the options on which the port's guarantees depend (acks,
- * idempotence, offsets, timeouts). Values may be secrets, so no error text repeats a value.
+ * the cluster and for staying a member of a group. The adapter itself sets the options on which the
+ * port's guarantees depend (acks, idempotence, offsets, and the time limits of messages). Values
+ * may be secrets, so no error text repeats a value.
  */
 #include <stdio.h>
 

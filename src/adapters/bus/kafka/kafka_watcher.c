@@ -1,13 +1,15 @@
 /*
  * The watcher is a thread with its own client that keeps requesting the cluster's metadata. It is
- * the circuit breaker of the bus. librdkafka alone is not enough: it reports immediately that the
- * last broker is gone, but not that a broker is back, and it does not detect a hanging broker.
+ * the circuit breaker of the bus: while the bus is down, publish() refuses messages. librdkafka
+ * alone is not enough: it reports immediately that the last broker is gone, but not that a broker
+ * is back, and it does not detect a hanging broker.
  *
  *   state   event                                               next
  *   down    the cluster responds and its topics exist           up
  *   up      _ALL_BROKERS_DOWN, or no response within a timeout  down
  *
- * The watcher also creates missing topics, once, and destroys retired clients, which may block.
+ * The watcher also creates missing topics, once. It destroys retired clients, so that no other
+ * thread is blocked while a client is being destroyed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,8 +26,8 @@
 #define LEADER_PAUSE_MS 10
 #define CONNECT_NS (2 * NS_PER_S)
 
-/* About twice Kafka's default, so that a dead letter also fits: a dead letter is a message with
- * additional headers. */
+/* About twice Kafka's default. A message of the default's size therefore fits even as a dead
+ * letter, which is the message with additional headers. */
 #define MESSAGE_BYTES_MAX "2097152"
 
 /* ---- up and down ------------------------------------------------------------------------- */
@@ -181,8 +183,8 @@ static void note_topics(struct kafka_bus *bus, rd_kafka_event_t *event)
 		note_topic(bus, topics[i]);
 }
 
-/* Returns true if one of the brokers is the controller, which creates topics. librdkafka's mock
- * cluster has no such broker. */
+/* Returns true if one of the brokers is the controller, the broker that creates topics, or if the
+ * controller is not known yet. In librdkafka's mock cluster, no broker is the controller. */
 static bool has_controller(struct kafka_bus *bus, const struct rd_kafka_metadata *metadata)
 {
 	int32_t controller = rd_kafka_controllerid(bus->watch.rk, PROBE_UP_TIMEOUT_MS);
@@ -191,7 +193,7 @@ static bool has_controller(struct kafka_bus *bus, const struct rd_kafka_metadata
 		if (metadata->brokers[i].id == controller)
 			return true;
 	}
-	return controller < 0; /* the controller is not known yet, but there will be one */
+	return controller < 0; /* not known yet, but there will be one */
 }
 
 /* Asks the cluster to create the topics. Returns false if the request failed and must be repeated.
@@ -249,6 +251,7 @@ static bool create_topics(struct kafka_bus *bus)
  * Creates the missing topics, unless an earlier call has done so. Returns false if a request to
  * the cluster failed; the next call then tries again. Returns true even if the cluster has refused
  * to create a topic.
+ *
  * Consumers wait until the topics exist, because a consumer that subscribes too early looks for its
  * topic again only minutes later.
  */

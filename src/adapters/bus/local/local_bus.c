@@ -2,11 +2,11 @@
  * Starts and frees the local bus, implements its producers, and reports whether it is up.
  *
  * publish() runs as work of the leader (local_work.c), so it needs no thread of its own and shares
- * a transaction with all other waiting work. Expired messages are all deleted at start, and later
- * in small chunks while publishing, so that no call is delayed by a large clean-up. Acknowledged
- * messages are deleted in chunks while other messages are acknowledged or a consumer finds nothing
- * to fetch. All acknowledged messages are deleted when the bus starts and when it is freed, so a
- * stopped bus keeps no message that every group has acknowledged.
+ * a transaction with all other waiting work. At start, all expired messages are deleted. Later,
+ * publishing deletes them in small chunks, so that no call is delayed by a large clean-up.
+ * Acknowledged messages are deleted in chunks when other messages are acknowledged or skipped, or
+ * when a consumer finds nothing to fetch. All acknowledged messages are deleted when the bus starts
+ * and when it is freed, so a stopped bus keeps no message that every group has acknowledged.
  *
  * Invariant: `channels` and `declared` have the same order and length.
  */

@@ -55,7 +55,8 @@ static int run_join(struct local_bus *bus, struct local_work *base)
 }
 
 /* If the transaction did not commit, marks the group as not joined: the row that run_join() created
- * may have been undone. */
+ * may have been undone. A group with messages in its window had joined before, so it stays
+ * joined. */
 static void settle_join(struct local_bus *bus, struct local_work *base, enum local_outcome outcome)
 {
 	struct local_group *group = ((struct join_work *)base)->group;
@@ -212,7 +213,7 @@ static int run_trim(struct local_bus *bus, struct local_work *base)
 	return local_messages_trim(bus, channel, &deleted);
 }
 
-/* Deletes acknowledged messages when a fetch has found nothing. Otherwise the last acknowledged
+/* Deletes acknowledged messages when a fetch has found nothing. Without this, the last acknowledged
  * messages would stay on disk until hundreds of later ones are acknowledged. */
 static void trim_when_idle(struct local_bus *bus, struct local_channel *channel)
 {
@@ -258,9 +259,9 @@ static void settle_skip(struct local_bus *bus, struct local_work *base, enum loc
 		work->group->skipped -= work->skipped;
 }
 
-/* Records the group's new position in the file if the group has skipped at least `least` messages.
- * Otherwise a group that skips many messages would keep them on disk until a message that it wants
- * arrives. */
+/* Records the group's new position in the file if the file does not yet record at least `least`
+ * skipped messages. Without this, a group that skips many messages would keep them on disk until it
+ * acknowledges a message that it wants. */
 static void record_skips(struct local_consumer *consumer, size_t least)
 {
 	struct skip_work work = {
@@ -316,8 +317,8 @@ static bool wait_for_more(struct local_consumer *consumer, uint64_t seen, int64_
 	return in_time && !consumer->woken;
 }
 
-/* Like wait_for_more(), but for a retry after a failure. Waits RETRY_NS, because nothing signals
- * that the file works again. */
+/* Like wait_for_more(), except that it returns true after RETRY_NS, because nothing signals that
+ * the file works again after a failure. */
 static bool wait_for_recovery(struct local_consumer *consumer, int64_t until_ns)
 {
 	struct local_channel *channel = consumer->group->channel;
@@ -485,8 +486,8 @@ static const struct consumer_ops consumer_ops = {
 };
 
 /*
- * Joins the group immediately, so that the bus keeps messages published from now on for the group.
- * If that fails, the first fetch joins.
+ * Joins the group immediately, so that from now on the bus keeps published messages until the group
+ * has acknowledged them. If joining fails, the first fetch joins.
  */
 struct consumer *local_consumer_open(struct bus *base, const char *channel, const char *group)
 {

@@ -1,7 +1,7 @@
 /*
  * Opens and closes the SQLite file of the queue. The adapter has only one connection to the file,
- * and that connection locks it exclusively; with that lock, SQLite keeps the index of the
- * write-ahead log in this process's memory.
+ * and that connection locks the file exclusively. Therefore SQLite keeps the index of the
+ * write-ahead log in this process's memory instead of in a shared file.
  *
  * After an I/O error the kernel's page cache may show data that the disk does not have, because a
  * failed fsync is reported only once. Therefore the file is closed and reopened before the next
@@ -61,8 +61,8 @@ void local_file_close(struct local_file *file)
 	sqlite_connection_close(&file->connection);
 }
 
-/* Runs a checkpoint. No other connection reads the file, so the checkpoint copies everything and
- * the log starts over. */
+/* Runs a checkpoint. No other connection reads the file, so the checkpoint copies the whole
+ * write-ahead log, and the log starts over. */
 static void keep_wal_short(struct local_file *file)
 {
 	int rc = sqlite3_wal_checkpoint_v2(

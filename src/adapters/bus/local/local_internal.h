@@ -7,11 +7,12 @@
  *   group      the messages that were read ahead for a group, and which consumer holds which of
  *              these messages
  *   consumer   the port's functions for consumers
+ *   waiting    counts the undelivered messages of a bus that no process is using
  *   bus        the port's other functions
  *
  * A single connection reads and writes, so no statement ever finds the file busy. The connection
- * belongs to the leader, the thread that currently does the work of all threads (local_work.c). The
- * work that the leader takes from the queue together is called a round of work. bus->lock guards
+ * belongs to the leader, the thread that currently does the work of all threads (local_work.c). A
+ * round of work is the work that a leader has taken from the queue at once. bus->lock guards
  * everything else and is never held during I/O. Functions that return int return a result code of
  * SQLite.
  */
@@ -39,16 +40,16 @@ struct local_file {
 };
 
 /*
- * Opens the file, locks it for this process, and copies the rest of the write-ahead log into the
- * database. `flags` is 0 or SQLITE_OPEN_CREATE. On failure the file stays closed.
+ * Opens the file, locks it for this process, and copies what the write-ahead log still contains
+ * into the database. `flags` is 0 or SQLITE_OPEN_CREATE. On failure the file stays closed.
  */
 QP_MUST_CHECK int local_file_open(struct local_file *file, int flags);
 
 /* Does nothing if the file is not open. */
 void local_file_close(struct local_file *file);
 
-/* Prepares the file for its next use. Opens or reopens it if it is closed or an error has left its
- * state unknown, and runs a checkpoint if one is due. */
+/* Prepares the file for its next use. If the file is closed, opens it; if an error has left the
+ * file's state unknown, reopens it. Runs a checkpoint if one is due. */
 QP_MUST_CHECK int local_file_prepare(struct local_file *file);
 
 /* Rolls back the transaction, if one is open. Sets `in_doubt` if the error `rc` leaves the file's
@@ -67,7 +68,7 @@ struct local_channel {
 	/* guarded by the bus's lock; increases when a fetch may find more messages */
 	uint64_t changes;
 	pthread_cond_t changed; /* signalled when `changes` increases or a consumer is woken */
-	/* how many messages were acknowledged or skipped since the last trim; changed only by the
+	/* how many acknowledged or skipped messages have not led to a trim yet; changed only by the
 	 * leader */
 	_Atomic size_t acked_since_trim;
 };
@@ -140,7 +141,7 @@ struct local_work {
  */
 enum local_outcome local_work_do(struct local_bus *bus, struct local_work *work, int64_t until_ns);
 
-/* ---- messages: the SQL; called only by the leader ---------------------------------------- */
+/* ---- messages: used only by the leader, or by the thread that starts or frees the bus ------- */
 
 /* Creates the tables and a row for each channel. Returns false and writes `why` on failure. */
 QP_MUST_CHECK bool local_messages_prepare(struct local_bus *bus, char *why, size_t size);
@@ -180,14 +181,15 @@ QP_MUST_CHECK int local_messages_mark(
 #define LOCAL_TRIM_CHUNK 1024
 
 /*
- * Deletes up to LOCAL_TRIM_CHUNK messages that every group of the channel has acknowledged. Runs in
- * the current transaction, or in its own if there is none.
+ * Deletes up to LOCAL_TRIM_CHUNK messages that every group of the channel has acknowledged, and
+ * sets `*deleted` to their number. Runs in the current transaction, or in its own if there is none.
  */
 QP_MUST_CHECK int local_messages_trim(
 	struct local_bus *bus, const struct local_channel *channel, int *deleted);
 
-/* Deletes up to LOCAL_TRIM_CHUNK expired messages in each channel without groups. Runs in the
- * current transaction; without one, each deletion is a transaction of its own. */
+/* Deletes up to LOCAL_TRIM_CHUNK expired messages in each channel without groups, and sets
+ * `*deleted` to their number. Runs in the current transaction; if there is none, the deletion in
+ * each channel is a transaction of its own. */
 QP_MUST_CHECK int local_messages_expire(struct local_bus *bus, int *deleted);
 
 /* ---- groups ------------------------------------------------------------------------------ */

@@ -129,7 +129,7 @@ bool local_messages_prepare(struct local_bus *bus, char *why, size_t size)
 	return false;
 }
 
-/* ---- headers: each is the length and bytes of its name, then of its value ------------------ */
+/* ---- headers: each is stored as the length and bytes of its name, then of its value -------- */
 
 static void pack(struct buffer *out, struct slice bytes)
 {

@@ -27,7 +27,7 @@ static void note_failure(struct local_bus *bus, int rc)
 		return;
 	sqlite_connection_explain(&bus->file.connection, rc, words);
 	log_line(LOG_ERROR, "bus",
-		"%s: the local queue in %s is unusable: %s (code %d); every call retries it",
+		"%s: the local queue in %s is unusable: %s (code %d); every call tries again",
 		bus->base.name, bus->file.path, words, rc);
 }
 

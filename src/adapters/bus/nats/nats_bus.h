@@ -1,23 +1,25 @@
 /*
- * Implements ports/bus.h for NATS JetStream, with cnats. A channel is a stream. The bus creates a
- * stream that does not exist: it is stored in files and keeps messages for seven days and their ids
+ * Implements ports/bus.h for NATS JetStream, with cnats. A channel is a stream. The bus creates
+ * missing streams; such a stream is stored in files and keeps messages for seven days and their ids
  * for ten minutes. A group is a durable pull consumer of the stream, shared by all members of the
  * group. The id of a message travels as the header Nats-Msg-Id, its key as the header `key`, and
  * its subject as the NATS subject; a message without a subject uses the channel's name. Headers
  * keep their order only among headers with the same name.
  *
- * A confirmed message is in the stream, but with nats-server's defaults not yet on disk: it
- * survives a crash of the server, but not a crash of the machine. If an id is published again
- * within ten minutes, the server confirms the message, but does not store it again.
+ * A confirmed message is in the stream, but with nats-server's defaults it may not be on disk yet:
+ * it survives a crash of the server process, but may be lost if the machine crashes. If a message
+ * is published again with the same id within ten minutes, the server confirms the message, but does
+ * not store it again.
  *
  * Nothing is buffered while the server is unreachable. When a connection ends, messages that were
  * sent but not confirmed are UNKNOWN, and messages that were not sent are NOT_PERSISTED. The bus
- * sends neither kind later.
+ * never sends these messages again by itself.
  *
- * The server delivers a returned message again after 1 s, 2 s, 4 s, … 60 s. After `ack-wait`, it
- * redelivers a message that was neither acknowledged nor returned. The last delivery is marked as
- * exhausted. If that delivery is lost as well, the server sends an advisory, and the consumer reads
- * the message from the stream. The advisory itself is not durable.
+ * The server delivers a returned message again after 1 s, 2 s, 4 s, … 60 s. If a message was
+ * neither acknowledged nor returned, the server delivers it again after `ack-wait`. The last
+ * delivery that `max-deliver` allows is marked as exhausted. If that delivery is lost, the server
+ * sends an advisory, and a consumer of the group reads the message from the stream. The advisory is
+ * not durable: if it is lost, the message is not delivered again.
  */
 #ifndef QUIPU_ADAPTERS_BUS_NATS_NATS_BUS_H
 #define QUIPU_ADAPTERS_BUS_NATS_NATS_BUS_H

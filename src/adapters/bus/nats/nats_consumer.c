@@ -2,8 +2,8 @@
  * Consumers of JetStream.
  *
  * A consumer holds every message that it has fetched but neither acknowledged nor returned. The
- * next fetch returns these messages again, before newer ones. After the ack-wait the consumer drops
- * these messages, because the server then delivers them again itself.
+ * next fetch returns these messages again, before newer ones. A consumer drops a held message after
+ * the ack-wait, because the server then delivers the message again (nats_hand.c).
  *
  * The server replies to each acknowledgement, and ack() waits for the replies. An acknowledgement
  * may be sent on another link than the one on which the message arrived, because the server
@@ -236,7 +236,7 @@ static bool send_acks(struct nats_consumer *consumer, size_t to, size_t *sent)
 /*
  * Waits for the server's replies to `wanted` acknowledgements. Returns false if replies are
  * missing. NATS_NOBODY counts as a reply: it means that the durable is gone, and a new durable
- * delivers the message again in any case.
+ * delivers all messages again, whether they were acknowledged or not.
  */
 static bool await_acks(struct nats_consumer *consumer, size_t wanted)
 {
@@ -330,7 +330,8 @@ static void again(struct consumer *base)
 }
 
 /* Marks the message, so that ack() sends +TERM, after which the server never delivers the message
- * again. The reason is not sent, because JetStream's +TERM has no field for a reason. */
+ * again. The reason is not sent, because nats-server accepts a reason after +TERM only since
+ * version 2.10.4. */
 static void poison(struct consumer *base, size_t index, const char *why)
 {
 	struct nats_consumer *consumer = consumer_of(base);

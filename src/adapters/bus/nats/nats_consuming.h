@@ -34,11 +34,11 @@ struct nats_pipe {
 
 	/* The current request for messages. There is never more than one. */
 	uint64_t request;      /* the request's number */
-	size_t wanted;         /* messages that the request may still bring; 0 if it is over */
-	size_t brought;        /* messages that the request has brought */
+	size_t wanted;         /* messages that may still arrive; 0 if the request is over */
+	size_t brought;        /* messages that have arrived since the request was sent */
 	int64_t expires_ns;    /* when the request is over, even if the server does not say so */
 	int64_t not_before_ns; /* when the next request may be sent */
-	bool missing;          /* the server does not know the durable */
+	bool missing;          /* the durable may not exist on the server */
 };
 
 void nats_pipe_init(struct nats_pipe *pipe);
@@ -61,9 +61,9 @@ void nats_pipe_close(struct nats_pipe *pipe);
 void nats_pipe_request(struct nats_pipe *pipe, const char *stream, const char *durable, size_t max);
 
 /*
- * Waits until the current request has brought all its messages, or until a short time after its
- * first message. Also returns when the next request is due, the pipe is woken, the link is broken,
- * the durable is missing, or at monotonic time `until_ns`.
+ * Waits until all messages of the current request have arrived, or until a short time after the
+ * first of them. Also returns when the next request is due, the pipe is woken, the link is broken,
+ * the durable may be missing, or at monotonic time `until_ns`.
  */
 void nats_pipe_wait(struct nats_pipe *pipe, int64_t until_ns);
 
@@ -82,12 +82,13 @@ void nats_pipe_calm(struct nats_pipe *pipe);
  * The caller destroys their messages. */
 size_t nats_pipe_take(struct nats_pipe *pipe, struct nats_arrival *arrivals, size_t max);
 
-/* Returns `missing` (true if the server does not know the durable) and clears it. */
+/* Returns `missing` (true if the durable may not exist on the server) and then sets it to false. */
 bool nats_pipe_take_missing(struct nats_pipe *pipe);
 
 /* ---- durables ---------------------------------------------------------------------------- */
 
-/* The server's side of a consumer, which JetStream calls a durable. */
+/* What the server has for a group: a durable consumer, here called a durable. All members of the
+ * group share it. */
 struct nats_durable {
 	const char *stream;
 	const char *name;
@@ -105,12 +106,12 @@ QP_MUST_CHECK bool nats_durable_ensure(struct nats_durable *durable, struct nats
 	struct nats_mailbox *mailbox, const _Atomic bool *hurry, char *why, size_t size);
 
 /*
- * Deletes the durable if it is ahead of its stream, which means that the server has lost the end of
- * the stream. The server reuses the sequences of the lost messages, and the old durable would never
- * deliver the messages that get these sequences. A new durable delivers the whole stream, and
- * consumers recognise the messages that they have handled. Returns true, even if the durable does
- * not exist or the server does not permit the user to compare. If a request fails for another
- * reason, returns false and writes the reason to `why`.
+ * Deletes the durable if it has delivered messages beyond the end of its stream, which means that
+ * the server has lost the end of the stream. The server reuses the sequences of the lost messages,
+ * and the old durable would never deliver the messages that get these sequences. A new durable
+ * delivers the whole stream, and consumers recognise the messages that they have handled. Returns
+ * true on success, and also if the durable does not exist or the server does not permit the user to
+ * compare. If a request fails for another reason, returns false and writes the reason to `why`.
  *
  * Must be called after a link was opened and before anything is published over it. Otherwise the
  * stream may have grown beyond the durable, and the loss is no longer visible. A cluster may also
@@ -145,8 +146,8 @@ QP_MUST_CHECK enum nats_found nats_durable_read(const struct nats_durable *durab
 	natsMsg **message, int64_t *time_us);
 
 /*
- * Decodes the member "message" of the server's reply to $JS.API.STREAM.MSG.GET. `stored` may be
- * NULL. Returns false if it is not readable. The caller destroys the message.
+ * Decodes `stored`, the member "message" of the server's reply to $JS.API.STREAM.MSG.GET. Returns
+ * false if `stored` is NULL or not readable. The caller destroys the message.
  */
 QP_MUST_CHECK bool nats_stored_read(const json_t *stored, natsMsg **message, int64_t *time_us);
 
@@ -160,8 +161,8 @@ struct nats_held {
 	uint64_t deliveries;
 	int64_t arrived_ns;
 	int64_t time_us; /* when the message was published */
-	/* the server gave the message up; the consumer has read it from the stream, and it needs
-	 * no ack */
+	/* the server gave the message up, and the consumer has read it from the stream; the message
+	 * needs no ack */
 	bool given_up;
 	bool poison;
 	bool returned; /* by again() */
@@ -188,7 +189,8 @@ struct nats_hand {
 	size_t late_count;
 };
 
-/* Drops acknowledged and returned messages, and messages that the server will deliver again. */
+/* Drops acknowledged and returned messages. Also drops messages that the consumer has held for the
+ * ack-wait or longer, because the server delivers them again. */
 void nats_hand_forget(struct nats_hand *hand, const struct nats_durable *durable);
 
 /* Moves messages from the pipe into the hand, until the hand has `max` messages. */

@@ -1,12 +1,12 @@
-/* Creates durables (a durable is the server's side of a consumer), compares them with their
- * streams, and reads messages that the server has given up after too many deliveries. */
+/* Creates durables (the durable consumers on the server, one for each group), compares them with
+ * their streams, and reads messages that the server has given up after too many deliveries. */
 #include <stdio.h>
 
 #include "adapters/bus/nats/nats_consuming.h"
 #include "base/log.h"
 
-/* How many unacknowledged messages all members of a group together may hold; far more than the
- * members ever request. */
+/* How many unacknowledged messages all members of a group together may hold. A member fetches at
+ * most 256 messages at a time (flow/intake.c), so this is enough for 16 members. */
 #define MAX_ACK_PENDING 4096
 
 /* How many reports of given-up messages may wait to be read, and how many bytes they may have;
@@ -134,8 +134,7 @@ static bool is_forbidden(const struct nats_durable *durable, struct nats_channel
 	if (!channel->forbidden)
 		log_line(LOG_WARN, "bus",
 			"%s: NATS does not permit this user to compare consumer %s with stream %s; "
-			"if "
-			"the server loses the end of the stream, messages may not be delivered",
+			"if the server loses the end of the stream, messages may not be delivered",
 			bus->base.name, durable->name, durable->stream);
 	channel->forbidden = true;
 	return true;

@@ -19,7 +19,7 @@
  *   hand       the messages that a consumer holds
  *   consumer, bus: the port's functions
  *
- * The adapter does not use reconnection, JetStream publishing or Fetch of cnats:
+ * The adapter does not use these features of cnats: reconnecting, JetStream publishing and Fetch.
  *
  * - While cnats reconnects, it buffers published messages and sends them later; even a buffer of
  *   size 0 holds one message. This adapter instead opens a new connection when a connection has
@@ -152,7 +152,7 @@ QP_MUST_CHECK bool nats_link_check(const struct nats_url *url, char *why, size_t
 
 /* Why a bus is down. */
 enum nats_trouble {
-	NATS_AWAY,    /* the server does not respond; the reason may differ at each attempt */
+	NATS_AWAY,    /* the server does not respond; the error text may differ at each attempt */
 	NATS_REFUSED, /* the server responds but refuses the connection */
 };
 
@@ -227,7 +227,7 @@ QP_MUST_CHECK natsStatus nats_link_ping(struct nats_link *link, int64_t timeout_
  * Receives replies, here called letters, for one thread on one link. The thread sends its requests
  * in numbered rounds. The address of a letter contains the number of the round and the number of
  * the request within the round. Letters of earlier rounds are dropped when they are read, so a
- * thread that stops waiting need not clean up.
+ * thread may abandon a round before all its letters have arrived.
  */
 struct nats_mailbox {
 	struct nats_link *link; /* NULL while the mailbox is closed */
@@ -323,8 +323,9 @@ QP_MUST_CHECK natsMsg *nats_message_new(const struct nats_channel *channel,
 	struct arena *scratch);
 
 /*
- * Fills all of `delivery` except time_us, position, identity, handle and is_exhausted. Its slices
- * point into `message` or `channel`, or are allocated from `arena`.
+ * Fills `delivery`, except that the caller must set time_us, position, identity, handle and
+ * is_exhausted, which are 0 afterwards. The slices of `delivery` point into `message` or `channel`,
+ * or are allocated from `arena`.
  */
 void nats_message_read(natsMsg *message, const struct nats_channel *channel, struct arena *arena,
 	struct bus_delivery *delivery);
@@ -336,7 +337,7 @@ struct nats_metadata {
 	int64_t time_us;     /* when the message was published */
 };
 
-/* Reads the metadata from `reply`. Returns false if that is not a subject for an
+/* Reads the metadata from `reply`. Returns false if `reply` is not a subject for an
  * acknowledgement. */
 QP_MUST_CHECK bool nats_metadata_parse(const char *reply, struct nats_metadata *metadata);
 

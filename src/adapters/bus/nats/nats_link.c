@@ -12,10 +12,10 @@
  * kept until that thread has certainly finished such a look-up: until the thread has processed the
  * reply to a ping, or has ended. (nats-io/nats.c, issue 637, fixed after 3.5.)
  *
- * cnats breaks this rule itself: natsConnection_Request() and all JetStream functions of cnats
- * receive their replies at a subscription that belongs to the connection, and closing the
- * connection releases that subscription while the reading thread may be using it. Therefore the
- * adapter calls none of these functions; requests go through nats_mailbox.c. A ping,
+ * cnats itself destroys a subscription too early: natsConnection_Request() and all JetStream
+ * functions of cnats receive their replies at a subscription that belongs to the connection, and
+ * closing the connection releases that subscription while the reading thread may be using it.
+ * Therefore the adapter calls none of these functions; requests go through nats_mailbox.c. A ping,
  * natsConnection_FlushTimeout(), is safe: its reply is not a message and needs no subscription.
  */
 #include <stdio.h>

@@ -39,8 +39,8 @@ void nats_mailbox_close(struct nats_mailbox *mailbox)
 }
 
 /*
- * If a request has no receiver, the server itself replies, and cnats hides the address of that
- * reply, so the reply could belong to an earlier round. Therefore the round that follows an
+ * If a request has no receiver, the server itself replies. cnats hides the address of that reply,
+ * so it is not known to which round the reply belongs. Therefore the round that follows an
  * abandoned round gets a new inbox.
  */
 bool nats_mailbox_begin(struct nats_mailbox *mailbox)

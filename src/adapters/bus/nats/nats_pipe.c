@@ -4,7 +4,8 @@
  *
  * cnats reports when it has called the handler for the last time. Until then the pipe is neither
  * reused for another link nor freed. The handler cannot be called before the first request, because
- * only a request tells the server the pipe's inbox, i.e. the subject to which it sends messages.
+ * only a request contains the pipe's inbox, i.e. the subject to which the server must send the
+ * messages.
  *
  * There is at most one request at a time. It is open while `wanted` > 0.
  */
@@ -27,7 +28,8 @@
 /* How long to wait for the remaining messages of a request after its first message. */
 #define REST_NS (10 * NS_PER_MS)
 
-/* How many bytes a request may bring, unless the server allows larger messages. */
+/* The maximum total size of one request's messages in bytes. If twice the server's maximum payload
+ * is more, that applies instead. */
 #define REQUEST_BYTES_MAX (16 * 1024 * 1024)
 
 #define DRAIN_TIMEOUT_MS 1000
@@ -203,9 +205,9 @@ static uint64_t begin_request(struct nats_pipe *pipe, size_t max)
 }
 
 /*
- * If a request has both no_wait and expires, the server waits until it has a message, sends all
- * that it has, up to `max`, and ends the request. Without no_wait, it would keep sending messages,
- * up to `max`, even while the consumer does not fetch.
+ * If a request has both no_wait and expires, the server waits until it has a message, then sends
+ * the messages that it has, up to `max`, and ends the request. Without no_wait, the request would
+ * stay open, and the server would send messages even while the consumer does not fetch.
  */
 void nats_pipe_request(struct nats_pipe *pipe, const char *stream, const char *durable, size_t max)
 {

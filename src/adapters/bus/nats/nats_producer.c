@@ -4,10 +4,10 @@
  * A publish sends its messages and reads the producer's mailbox until every message has a reply.
  * Each message carries its own reply address in that mailbox.
  *
- * Each publish() is a round of the mailbox, so replies that arrive after publish() has returned
- * belong to an earlier round. Such replies stay in the queue of cnats until the mailbox is closed,
- * or until the next read of the mailbox drops them. No other thread uses the messages of a publish,
- * so a late reply does no harm.
+ * Each publish() is a round of the mailbox. Replies that arrive after publish() has returned belong
+ * to an earlier round. They stay in the queue of cnats until a later read of the mailbox drops them
+ * or the mailbox is closed. A late reply therefore never changes the fate of a message after its
+ * publish() has returned.
  *
  * Invariants of struct round: unheard <= under_way <= sent; messages under way have the fate
  * UNKNOWN.
@@ -138,8 +138,8 @@ static size_t size_of(const struct bus_message *message)
 	return message->value.len + message->key.len;
 }
 
-/* Sets the fate of message `number` according to a reply. Other subscribers of the subject may
- * reply as well, so only the first reply from JetStream counts. */
+/* Sets the fate of message `number` according to a reply. Programs other than JetStream may
+ * subscribe to the subject and reply too, so only the first reply from JetStream counts. */
 static void settle(struct round *round, size_t number, natsMsg *answer)
 {
 	struct bus_message *message = &round->messages[number];
@@ -178,8 +178,8 @@ static bool await_reply(struct round *round)
 	}
 }
 
-/* Marks messages that no stream has received as NOT_PERSISTED. It is known which messages these are
- * only if all others have a reply; otherwise all messages without a reply stay UNKNOWN. */
+/* Marks messages that no stream has received as NOT_PERSISTED. Which messages these are is known
+ * only if all other messages have a reply; otherwise all messages without a reply stay UNKNOWN. */
 static void settle_unheard(struct round *round)
 {
 	if (round->under_way != round->unheard) {

@@ -1,7 +1,7 @@
 /*
  * Decodes a message that JetStream has read from a stream: JSON, with headers and data in base64.
- * cnats could decode it too (js_GetMsg()), but only as the reply to a request that cnats itself has
- * sent; such a reply arrives at a subscription that cnats releases too early; see nats_link.c.
+ * cnats has a decoder too (js_GetMsg()), but that function also sends the request itself, and
+ * receives the reply at a subscription that cnats releases too early; see nats_link.c.
  */
 #include "adapters/bus/nats/nats_consuming.h"
 #include "base/text.h"

@@ -8,8 +8,8 @@
  *   up      the connection ends, a write fails, or a PONG is late        down
  *   up      a stream is missing and cannot be created                    down, on the same link
  *
- * Two processes may create the same stream at the same time. The later process gets the error that
- * the stream exists, and then checks the stream again.
+ * Two processes may create the same stream at the same time. If the later process gets the error
+ * that the stream exists, it checks the streams again after CHECK_RETRY_NS.
  */
 #include <stdio.h>
 #include <time.h>
@@ -104,8 +104,8 @@ static void ping(struct watch *watch)
 		nats_link_break(watch->link);
 }
 
-/* Pauses by waiting for letters, because a closed connection ends such a wait immediately. Drops
- * letters that arrive here, because they are late. */
+/* Pauses by waiting for letters, because a closed connection ends such a wait immediately. A letter
+ * that arrives here answers a request for which this thread no longer waits, and is dropped. */
 static void glance(struct watch *watch)
 {
 	int64_t until_ns = clock_steady_ns(&clock_system) + GLANCE_NS;

@@ -2,21 +2,21 @@
  * Implements ports/bus.h for RabbitMQ, with rabbitmq-c. A channel is a durable topic exchange. A
  * group is a durable queue of the same name, bound to the exchange for the subjects that the group
  * wants ("#" if it wants all). At start and after each outage the bus declares the exchange of each
- * channel and the queues of all declared groups, so that no message is lost before the first
+ * channel and the queues of all groups in `channels`, so that no message is lost before the first
  * consumer connects. A channel without groups gets a queue with the channel's name, which keeps the
  * published messages. Two channels must not have groups with the same name.
  *
- * The subject of a message is its routing key (the channel's own name if there is no subject), its
- * id is the property message-id, a header named content-type becomes the property content-type, and
- * its key travels as the header `key`.
+ * A message's subject becomes the routing key; without a subject, the routing key is the channel's
+ * name. The id becomes the property message-id, a header named content-type becomes the property
+ * content-type, and the key becomes the header `key`.
  *
  * Each producer has its own connection and thread. Messages are persistent, and the broker confirms
  * them. If no queue is bound for a message, the broker returns the message, and its fate is
- * NOT_PERSISTED. If the broker refuses a message (a nack), because the queue is full or its node
- * died, the fate is UNKNOWN: the queue may have the message nevertheless. If a confirm is late, the
- * producer replaces the connection, so that it never mistakes the late confirm for the confirm of a
- * newer message. While the broker accepts no messages (because of a memory or disk alarm), the bus
- * is not up and publish() refuses immediately.
+ * NOT_PERSISTED. If the broker refuses a message (a nack), because the queue is full or the queue's
+ * node died, the fate is UNKNOWN: the queue may have the message nevertheless. If a confirm is
+ * late, the producer replaces the connection, so that it never mistakes the late confirm for the
+ * confirm of a newer message. While the broker accepts no messages (because of a memory or disk
+ * alarm), the bus is not up and publish() refuses immediately.
  *
  * Each consumer has its own connection, and a thread that keeps the connection alive while the
  * application works. A consumer delivers unacknowledged messages again from its memory; if its

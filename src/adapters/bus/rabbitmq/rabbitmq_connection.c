@@ -2,9 +2,10 @@
  * Handles the connection of a link: logs in, disconnects, waits for frames, and explains failures.
  * Only the link's thread calls these functions, because rabbitmq-c is not thread-safe.
  *
- * rabbitmq-c cannot interrupt a blocking call. Instead, other threads shut down the socket through
- * cut_fd, a duplicate of its descriptor. For the same reason, a thread that waits for frames polls
- * wake_fd together with the socket.
+ * rabbitmq-c cannot interrupt a blocking call. Therefore other threads end such a call by shutting
+ * down the socket through cut_fd, a duplicate of the socket's descriptor. To be woken without
+ * losing the connection, the link's thread does not wait for frames in rabbitmq-c, but polls the
+ * socket together with wake_fd.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -104,9 +105,9 @@ static bool open_socket(struct rabbitmq_link *link)
 }
 
 /*
- * Lets other threads cut the link from now on, with a duplicate of the socket's descriptor, because
- * rabbitmq-c may close the original descriptor at any time. Returns false if the descriptor cannot
- * be duplicated or the link was stopped.
+ * Lets other threads cut the link from now on. They use a duplicate of the socket's descriptor,
+ * because rabbitmq-c may close the original descriptor at any time. Returns false if the descriptor
+ * cannot be duplicated or the link was stopped.
  */
 static bool allow_cutting(struct rabbitmq_link *link)
 {

@@ -2,8 +2,8 @@
  * Consumers of RabbitMQ.
  *
  * A fetched message stays in the consumer's list until it is acknowledged, and the next fetch
- * returns it again, before newer messages. If the message's connection is lost, the consumer drops
- * the message, because the broker delivers it again.
+ * returns it again, before newer messages. If the connection on which the message arrived is lost,
+ * the consumer drops the message, because the broker delivers it again.
  *
  * The reader (rabbitmq_reader.c) appends to the list on its own thread and sends acknowledgements.
  * Invariant: only fetch() and close remove deliveries. Therefore the deliveries of the last fetch
@@ -13,7 +13,7 @@
 
 #include "adapters/bus/rabbitmq/rabbitmq_internal.h"
 
-/* A fetch returns early, with at least one message, once its messages reach this size. */
+/* Once the bodies of a fetch together reach this size, the fetch adds no more messages. */
 #define FETCH_BYTES_MAX (16 * 1024 * 1024)
 
 #define ACK_TIMEOUT_NS (5 * NS_PER_S)
@@ -141,8 +141,8 @@ static size_t write_letters(
 }
 
 /*
- * Publishes the poisoned messages among the first `to` deliveries to the error queue. Returns true
- * if the broker has confirmed all of them.
+ * Publishes poisoned messages to the error queue: those among the first `to` deliveries that are
+ * not acknowledged yet. Returns true if the broker has confirmed all of them, or if there are none.
  */
 static bool set_aside_poisoned(struct rabbitmq_consumer *consumer, size_t to)
 {
@@ -166,8 +166,9 @@ static bool set_aside_poisoned(struct rabbitmq_consumer *consumer, size_t to)
 
 /*
  * Makes the reader acknowledge every delivery up to `tag`. Returns true if the reader has sent the
- * acknowledgement. If it does not do so in time, cuts its connection, so that the acknowledgement
- * cannot be sent later; the broker then delivers the messages again. The caller holds the lock.
+ * acknowledgement. If the reader has not sent it in time, send_ack() cuts the reader's connection,
+ * so that the acknowledgement cannot be sent later; the broker then delivers the messages again.
+ * The caller holds the lock.
  */
 static bool send_ack(struct rabbitmq_consumer *consumer, uint64_t tag)
 {

@@ -10,8 +10,8 @@
  *   topology    declares exchanges, queues and bindings
  *   watcher     the link that declares everything and checks whether the broker responds
  *   letter      converts messages to AMQP and back
- *   publisher   a link that publishes letters and learns the fate of each: for a producer, or for
- *               the poisoned messages of a consumer
+ *   publisher   a link that publishes letters and learns the fate of each letter; a producer has
+ *               one, and a consumer has one for its poisoned messages
  *   reader      the link of a consumer: receives deliveries and acknowledges them
  *   producer, consumer, bus: the port's functions
  */
@@ -78,7 +78,7 @@ QP_MUST_CHECK bool rabbitmq_socket_check(const struct rabbitmq_url *url, char *w
 /* The number of the only AMQP channel that a link opens. */
 #define RABBITMQ_AMQP_CHANNEL 1
 #define RABBITMQ_WORDS_SIZE 320
-/* link->words begins with this if the broker does not answer */
+/* link->words begins with this text if the socket to the broker could not be opened */
 #define RABBITMQ_NO_ANSWER "cannot connect"
 
 struct rabbitmq_bus;
@@ -123,7 +123,7 @@ struct rabbitmq_duty {
  *   waiting      the bus is up and the pause is over      connecting
  *   connecting   login and set_up() have succeeded        served
  *   connecting   anything fails                           waiting, with a growing pause
- *   served       serve() returns REPLACED or LOST         waiting; a pause only if failures repeat
+ *   served       serve() returns REPLACED or LOST         waiting; pauses after repeated failures
  *   any          rabbitmq_link_stop()                     ended
  */
 struct rabbitmq_link {
@@ -136,7 +136,7 @@ struct rabbitmq_link {
 
 	/* The members up to logged_words are used only by the link's thread. */
 	amqp_connection_state_t state;   /* NULL while not connected */
-	size_t attempt;                  /* selects the node of the URL to connect to */
+	size_t attempt;                  /* selects which node of the URL to connect to */
 	uint64_t serial;                 /* random, different for each connection */
 	char words[RABBITMQ_WORDS_SIZE]; /* the last failure in words */
 	/* the words of the last warning; "" if there is none */
@@ -152,7 +152,8 @@ struct rabbitmq_link {
 	bool has_ended;
 };
 
-/* Starts the thread. `role` and `name` say what the link is for, e.g. "consumer of ", "queue". */
+/* Starts the thread. The texts `role` and `name` together say what the link is for, e.g. "consumer
+ * of " and the name of a group. */
 void rabbitmq_link_start(struct rabbitmq_link *link, struct rabbitmq_bus *bus,
 	const struct rabbitmq_duty *duty, const char *role, const char *name);
 
@@ -166,8 +167,8 @@ void rabbitmq_link_stop(struct rabbitmq_link *link);
 /* Ends the current or the next rabbitmq_link_wait(). Any thread; never blocks. */
 void rabbitmq_link_wake(struct rabbitmq_link *link);
 
-/* Cuts the connection, so that all calls that the link's thread makes on it fail. Any thread; never
- * blocks. */
+/* Cuts the connection, so that all calls of the link's thread on this connection fail. Any thread;
+ * never blocks. */
 void rabbitmq_link_cut(struct rabbitmq_link *link);
 
 bool rabbitmq_link_is_stopped(struct rabbitmq_link *link);
@@ -183,7 +184,7 @@ QP_MUST_CHECK bool rabbitmq_link_connect(struct rabbitmq_link *link);
 /* Closes the connection. If `in_order` is true, notifies the broker first. */
 void rabbitmq_link_disconnect(struct rabbitmq_link *link, bool in_order);
 
-/* Waits `ms` milliseconds or until the link is woken. Call this only while there is no
+/* Waits for `ms` milliseconds, or until the link is woken. Call this only while there is no
  * connection. */
 void rabbitmq_link_pause(struct rabbitmq_link *link, int ms);
 
@@ -230,14 +231,14 @@ struct rabbitmq_bus {
 /* Casts, and aborts if `base` is not a RabbitMQ bus. */
 struct rabbitmq_bus *rabbitmq_bus_of(struct bus *base);
 
-/* Returns NULL if the channel was not declared. */
+/* Returns NULL if the bus has no channel of that name. */
 const struct bus_channel *rabbitmq_bus_channel(const struct rabbitmq_bus *bus, struct slice name);
 
 /* Returns whether messages can be published now. Any thread, never blocks. */
 bool rabbitmq_bus_is_up(struct rabbitmq_bus *bus);
 
-/* Links enter the bus to be woken when it comes up or goes down; rabbitmq_bus_wake_links() wakes
- * all of them. Any thread. */
+/* A link that has entered the bus is woken whenever the bus comes up or goes down:
+ * rabbitmq_bus_wake_links() wakes all links that have entered. Any thread. */
 void rabbitmq_bus_enter(struct rabbitmq_bus *bus, struct rabbitmq_link *link);
 void rabbitmq_bus_leave(struct rabbitmq_bus *bus, struct rabbitmq_link *link);
 void rabbitmq_bus_wake_links(struct rabbitmq_bus *bus);
@@ -247,8 +248,8 @@ void rabbitmq_bus_wake_links(struct rabbitmq_bus *bus);
 void rabbitmq_watcher_start(struct rabbitmq_bus *bus);
 void rabbitmq_watcher_stop(struct rabbitmq_bus *bus);
 
-/* Makes the watcher declare all exchanges and queues again at its next probe, because one may be
- * missing. Any thread. */
+/* Makes the watcher declare all exchanges and queues again at its next probe, because an exchange
+ * or a queue may be missing. Any thread. */
 void rabbitmq_watcher_doubt(struct rabbitmq_bus *bus);
 
 /* ---- topology ------------------------------------------------------------------------------ */
@@ -313,13 +314,14 @@ void rabbitmq_delivery_free(struct rabbitmq_delivery *delivery);
 
 /*
  * Fills `letter` from `message`. Where possible, the letter points into the message; everything
- * else is allocated from `arena`. Returns false if AMQP cannot carry the message, or if the
- * message's channel was not declared.
+ * else is allocated from `arena`. Returns false if AMQP cannot carry the message, or if the bus
+ * does not have the message's channel.
  */
 QP_MUST_CHECK bool rabbitmq_letter_write(struct rabbitmq_letter *letter, struct arena *arena,
 	const struct rabbitmq_bus *bus, const struct bus_message *message);
 
-/* Fills `letter` with a copy of a poisoned delivery for `queue`, with MassTransit's headers. */
+/* Fills `letter` with a copy of the poisoned delivery `from`, to be published to `queue`. Adds the
+ * headers by which MassTransit describes a fault. */
 void rabbitmq_letter_write_fault(struct rabbitmq_letter *letter, struct arena *arena,
 	const struct rabbitmq_bus *bus, const struct rabbitmq_delivery *from, const char *queue);
 
@@ -346,7 +348,7 @@ struct rabbitmq_publisher {
 
 	/* The members up to replace_at_ns are used only by the link's thread. */
 	struct rabbitmq_job *current; /* NULL between jobs */
-	uint64_t first_tag;           /* the broker's number of the job's first letter */
+	uint64_t first_tag;           /* the delivery tag of the job's first letter */
 	size_t written;               /* how many letters of the job are written */
 	size_t outstanding; /* how many written letters are neither confirmed nor refused */
 	/* all letters before this index are confirmed or refused; later ones may be, too */
@@ -355,8 +357,8 @@ struct rabbitmq_publisher {
 	size_t next_return;
 	uint64_t next_tag;
 	bool is_blocked;
-	/* the connection must be replaced, because a confirm or a queue is missing or a letter was
-	 * refused */
+	/* the connection must be replaced: a confirm is missing, the queue is missing, or the
+	 * broker refused a letter */
 	bool is_stale;
 	int64_t replace_at_ns; /* when a refusal may next set is_stale */
 
@@ -409,7 +411,8 @@ struct rabbitmq_consumer {
 	size_t given; /* how many deliveries the last fetch returned */
 	size_t acked; /* how many deliveries of the last fetch are acknowledged */
 	char *error_queue;
-	struct rabbitmq_publisher *error_publisher; /* NULL until a message is poisoned */
+	/* NULL until there is a poisoned message to publish */
+	struct rabbitmq_publisher *error_publisher;
 
 	pthread_mutex_t lock; /* guards the members below */
 	pthread_cond_t changed;

@@ -24,13 +24,13 @@
 /* The maximum length of AMQP's short strings: routing keys, ids, names of headers. */
 #define SHORT_MAX 255
 
-/* The longest id that becomes a part of a position as it is. */
+/* The longest id that becomes part of a position unchanged; see add_id(). */
 #define ID_MAX 128
 
 /* How many bytes of a properties frame are reserved for everything except the headers. */
 #define PROPERTIES_MAX 2048
 
-/* The same limit as in the local bus. The broker's own default is 128 MiB. */
+/* The maximum size of a body, as in the local bus. By default, RabbitMQ 3 itself allows 128 MiB. */
 #define BODY_MAX (64u * 1024 * 1024)
 
 /* For the headers that MassTransit adds to a message in an error queue: the value of the header
@@ -116,8 +116,8 @@ bool rabbitmq_letter_write(struct rabbitmq_letter *letter, struct arena *arena,
 
 /* ---- poisoned messages ------------------------------------------------------------------- */
 
-/* Returns true if the copy of a poisoned message must not have this header, because it describes an
- * earlier fault or would route the copy to other queues as well. */
+/* Returns true if the copy of a poisoned message must not have this header: the header describes an
+ * earlier fault, or would make the broker route the copy to other queues too. */
 static bool is_left_out(struct slice name)
 {
 	static const char *const names[] = {"MT-Reason", "MT-Fault-ExceptionType",
@@ -156,8 +156,8 @@ static bool fits(struct arena *arena, amqp_table_t *table, int frame_max)
 	return amqp_encode_table(encoded, table, &offset) == AMQP_STATUS_OK;
 }
 
-/* Returns the headers that describe the fault and the message's own headers. If they do not fit
- * into a frame together, returns only the headers that describe the fault. */
+/* Returns the message's own headers together with the headers that describe the fault. If not all
+ * of them fit into a frame, returns only the headers that describe the fault. */
 static amqp_table_t headers_with_fault(
 	struct arena *arena, const amqp_table_t *from, const char *why, int frame_max)
 {
@@ -174,7 +174,7 @@ static amqp_table_t headers_with_fault(
 
 /*
  * Copies all properties except two: the user id, which the broker would refuse because it is not
- * ours, and the expiration, after which the broker would delete the copy.
+ * the user of our connection, and the expiration, after which the broker would delete the copy.
  */
 void rabbitmq_letter_write_fault(struct rabbitmq_letter *letter, struct arena *arena,
 	const struct rabbitmq_bus *bus, const struct rabbitmq_delivery *from, const char *queue)
@@ -286,7 +286,7 @@ static void read_properties(
 }
 
 /* Appends the id. Other programs may choose ids that a store refuses, or that make a position too
- * long for a short string of AMQP; in place of such an id, appends its digest. */
+ * long for a short string of AMQP; instead of such an id, appends its digest. */
 static void add_id(struct buffer *text, struct slice id)
 {
 	unsigned char digest[SHA256_SIZE];

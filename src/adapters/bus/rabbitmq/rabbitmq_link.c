@@ -17,12 +17,13 @@
 
 #define STOP_TIMEOUT_NS (2 * NS_PER_S)
 
-/* A connection that has lasted this long counts as working. */
+/* If a connection lasted at least this long, earlier failures no longer count. */
 #define STEADY_NS NS_PER_S
 
 #define PAUSE_MIN_MS 20
 #define PAUSE_MAX_MS 400
-/* How long a link waits while the bus is down. The bus also wakes the link when it comes up. */
+/* While the bus is down, a link checks this often whether the bus is up. The bus also wakes its
+ * links when it comes up. */
 #define WAITING_MS 5000
 
 /* While the bus is up, a link warns after this many consecutive failures. The watcher warns after
@@ -45,8 +46,9 @@ const struct rabbitmq_place *rabbitmq_link_place(const struct rabbitmq_link *lin
 }
 
 /*
- * Returns whether the last failure is worth a warning: there was no warning since the link last
- * connected, or the broker has answered with another reason than in the last warning.
+ * Returns true if a warning about the last failure would be news: the link has not warned since it
+ * last connected, or it could open the socket and then failed for another reason than in the last
+ * warning.
  */
 static bool is_news(const struct rabbitmq_link *link)
 {
@@ -112,8 +114,8 @@ static void try_to_live(struct rabbitmq_link *link)
 	}
 }
 
-/* Returns the pause before the next attempt. There is no pause after the first failure, because
- * that may only be the end of a connection that has worked. */
+/* Returns the pause before the next attempt. There is no pause after the first failure, because the
+ * first failure may only be the end of a connection that worked until then. */
 static int pause_ms(struct rabbitmq_link *link)
 {
 	int failures = atomic_load(&link->failures);

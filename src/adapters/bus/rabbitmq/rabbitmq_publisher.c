@@ -9,15 +9,17 @@
  *   returned, then confirmed or refused        NOT_PERSISTED
  *   refused (nack)                             UNKNOWN
  *
- * A nack means that the broker takes no responsibility for a letter, not that no queue has it. If
- * the node of a classic queue dies, the other nodes refuse letters that they have passed to that
- * node, although it may have written them; after its restart these letters are in the queue. A full
- * queue that rejects new letters refuses them in the same way, so their fate is UNKNOWN too.
+ * A nack means that the broker takes no responsibility for a letter; a queue may have the letter
+ * nevertheless. If the node of a classic queue dies, the other nodes refuse letters that they have
+ * passed to that node. The dead node may have written these letters; after it has restarted, they
+ * are in the queue. A full queue that rejects new letters refuses them in the same way, so their
+ * fate is UNKNOWN too.
  *
  * A confirm contains the letter's number on its connection, but a return does not. Returns arrive
- * in order, so a return belongs to the job's next letter that looks the same. That is true only if
- * no return of an earlier job can still arrive. Therefore the publisher replaces a connection on
- * which a confirm is missing.
+ * in the order of the letters, so a return belongs to the first letter behind the previously
+ * returned one that has the same exchange, routing key and id. That is true only if no return of an
+ * earlier job can still arrive. Therefore the publisher replaces a connection on which a confirm is
+ * missing.
  *
  * During an alarm, the broker stops reading from connections that publish, and notifies them. The
  * publisher keeps its connection, so that the broker can report the end of the alarm, and publishes
@@ -31,8 +33,7 @@
 #include "adapters/bus/rabbitmq/rabbitmq_internal.h"
 #include "base/log.h"
 
-/* How long the caller waits after the deadline before it cuts the connection of the link's
- * thread. */
+/* How long a caller waits beyond the deadline before cutting the connection. */
 #define GRACE_NS (50 * NS_PER_MS)
 
 #define REPLACE_INTERVAL_NS NS_PER_S

@@ -97,7 +97,7 @@ static const char *parse_authority(struct rabbitmq_url *url, struct arena *arena
 	if (!place.data)
 		return parse_places(url, arena, text);
 	if (memchr(place.data, '@', place.len))
-		return "there is more than one @; in a user or password it is written %40";
+		return "there is more than one @; in the user or password, @ must be written %40";
 	problem = parse_user(url, arena, user);
 	return problem ? problem : parse_places(url, arena, place);
 }

@@ -5,8 +5,9 @@
  *
  *   state   event                                                     next
  *   down    connected, and everything is declared                     up
- *   up      the connection is lost, a reply takes too long, or        down
- *           something that was declared no longer exists
+ *   up      the connection is lost, or a probe fails: the reply       down
+ *           takes too long, the exchange of the first channel no
+ *           longer exists, or a declaration is refused
  */
 #include "adapters/bus/rabbitmq/rabbitmq_internal.h"
 #include "base/log.h"

@@ -41,7 +41,7 @@ struct redis_cache {
 	/* The background thread. It alone uses the members from `connection` to `making_up`. */
 	pthread_t prober;
 	struct redis_connection connection;
-	struct redis_connection sentinel; /* leads to a Sentinel, if the URL names any */
+	struct redis_connection sentinel; /* to a Sentinel; unused without Sentinels */
 	struct redis_place master; /* the server to use, as named by the URL or the Sentinels */
 	struct redis_drops *making_up;
 
@@ -146,7 +146,7 @@ bool redis_cache_owe_if_away(struct redis_cache *cache, const struct redis_debt 
 }
 
 /* Stops using Redis, whatever the phase is: even if Redis has been away and come back since the
- * deletion failed, it still has the entries that should have been deleted. */
+ * deletion failed, Redis still has the entries that should have been deleted. */
 void redis_cache_owe(struct redis_cache *cache, const struct redis_debt *debt, const char *why)
 {
 	pthread_mutex_lock(&cache->lock);
@@ -178,8 +178,8 @@ static bool has_sentinels(const struct redis_cache *cache)
  * owed so far are in `making_up`.
  *
  * With Sentinels, the master may be a former replica that lacks the last deletions, so the entries
- * of all users will be deleted. Every process does so when it reaches the new master, and thereby
- * also deletes the entries that other processes have stored there in the meantime.
+ * of all users are added to `making_up`. Every process does this when it reaches the new master,
+ * and thereby also deletes the entries that other processes have stored there in the meantime.
  */
 static void begin_return(struct redis_cache *cache)
 {

@@ -1,7 +1,7 @@
 /*
  * Implements ports/cache.h with Redis, through the blocking calls of hiredis. Each session has its
- * own connection, which it opens when it first needs it. A call is normally one pipeline;
- * counter_get() needs a second one for misses. Lua scripts in the server handle everything that
+ * own connection and opens it at the first call. A call is normally one pipeline; counter_get()
+ * needs a second pipeline if there are misses. Lua scripts in the server handle everything that
  * must be atomic.
  *
  * After any failure (an error, no reply for 200 ms, a lost connection) the whole cache is away:

@@ -1,10 +1,10 @@
 /*
  * Opens one connection to Redis, makes round trips with a deadline, and explains failures.
  *
- * hiredis has a timeout for each read, but none for a whole round trip, so the deadline is checked
- * here. After any failure the connection is closed, because replies that arrive later could not be
- * matched to their commands. Invariant: a function that returns a failure has closed the connection
- * and set `why`, which never contains a secret.
+ * hiredis has a timeout for each read, but none for a whole round trip, so this file checks the
+ * deadline before it waits for each reply. After any failure the connection is closed, because
+ * replies that arrive later could not be matched to their commands. Invariant: a function that
+ * returns a failure has closed the connection and set `why`, which never contains a secret.
  */
 #include <assert.h>
 #include <errno.h>
@@ -26,8 +26,11 @@ void redis_connection_close(struct redis_connection *connection)
 	connection->context = NULL;
 }
 
-/* Closes the connection and sets `why`. After a timeout `why` is `fallback`, because hiredis would
- * call the timeout "Resource temporarily unavailable". */
+/*
+ * Closes the connection and sets `why`. `why` is the error text of hiredis, or `fallback` if there
+ * is none. After a timeout `why` is also `fallback`, because hiredis would call the timeout
+ * "Resource temporarily unavailable".
+ */
 static void break_off(struct redis_connection *connection, const char *fallback)
 {
 	const redisContext *context = connection->context;
@@ -64,9 +67,9 @@ bool redis_send(struct redis_connection *connection, const struct slice *words, 
 }
 
 /*
- * The socket's timeout ends the wait for a silent server, and the deadline ends the wait for a
- * server that replies byte by byte. A reply that has arrived completely is accepted, even if this
- * thread reads it after the deadline.
+ * The socket's timeout ends each read from a silent server. The deadline ends a round trip whose
+ * replies arrive slowly one after another; it does not interrupt a reply that has begun to arrive.
+ * A reply that hiredis has already read completely is accepted even after the deadline.
  */
 redisReply *redis_receive(struct redis_connection *connection)
 {
@@ -191,9 +194,10 @@ static bool receive_scripts(struct redis_connection *connection)
  * request would fail.
  *
  * The trial write is a SETRANGE with no bytes. The server checks this command like any other write,
- * but the command changes nothing. Its name is that of the limit of an empty user id: no user has
- * this limit, but the name has the usual prefix, so that ACLs allow the command. ACL errors, and
- * errors about the type of an existing value, do not matter here.
+ * but the command changes nothing. The key is the name of the limit of an empty user id: no user
+ * has this limit, but the name has the usual prefix, so that ACLs allow the command. The check
+ * passes despite an ACL error, or an error about the type of an existing value, because neither
+ * means that the server refuses all writes.
  */
 static bool send_trial_write(struct redis_connection *connection)
 {

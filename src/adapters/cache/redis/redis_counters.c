@@ -2,8 +2,9 @@
  * The calls of ports/cache.h for counters. The scripts implement the port's guarantees.
  *
  * Most reads are hits, so redis_counter_get() first runs a script that only reads. For the misses
- * it then runs the script that can also grant leases, which costs Redis three times as much. Calls
- * work on copies of the caller's entries, so that a failed call leaves the originals unchanged.
+ * it then runs the script that can also grant leases, which takes Redis three times as long.
+ * redis_counter_get() works on copies of the caller's entries, so that a failed call leaves the
+ * originals unchanged.
  */
 #include <assert.h>
 
@@ -182,7 +183,7 @@ static size_t gather_missed(struct redis_session *session, const struct cached_c
 	return missed_count;
 }
 
-/* Copies the entries of `missed` back over the misses, in the same order. */
+/* Copies the entries of `missed` back over the misses in `counters`, in the same order. */
 static void put_back(
 	struct cached_counter *counters, size_t count, const struct cached_counter *missed)
 {

@@ -1,10 +1,11 @@
 /*
  * Records deletions that have failed, and repeats them.
  *
- * Sets of user ids are enough for that, because deleting twice is harmless. A set with more than
- * REDIS_DROPS_MAX ids turns into "all users", so that even a long outage uses a bounded amount of
- * memory. For "all users", SCAN finds all names with our prefixes. Invariant: a set that stands for
- * all users has no ids.
+ * It is enough to record a set of user ids per kind of entry: how often and in which order
+ * deletions failed does not matter, because deleting an entry once more is harmless. A set with
+ * more than REDIS_DROPS_MAX ids turns into "all users", so that even a long outage uses a bounded
+ * amount of memory. For "all users", SCAN finds all names with our prefixes. Invariant: a set that
+ * stands for all users has no ids.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 #include "base/arena.h"
 #include "base/hash.h"
 
-/* The most deletions per round trip; a healthy server replies to that many well within the
+/* The maximum number of deletions per round trip. A healthy server completes them well within the
  * timeout. */
 #define PIPELINE_MAX 512
 
@@ -191,8 +192,8 @@ static bool drop_page(struct redis_connection *connection, const redisReply *nam
 	return redis_receive_ok(connection, "DEL", names->elements);
 }
 
-/* Deletes all names that match. SCAN is guaranteed to return every name that exists throughout
- * the scan. */
+/* Deletes all entries whose names match. SCAN is guaranteed to return every name that exists
+ * throughout the scan. */
 static bool drop_matching(struct redis_connection *connection, struct slice pattern)
 {
 	char cursor[32] = "0";

@@ -1,6 +1,6 @@
 /*
  * Declarations shared by the files of this adapter. The types of hiredis do not leave this folder.
- * Redis's keys are called names here, because in this program a key belongs to a command.
+ * Redis's keys are called names here, because in this program a key is what a command changes.
  *
  *   url          parses Redis's address, and the user and password to log in with
  *   names        the names under which Redis keeps limits, counters and leases
@@ -39,9 +39,9 @@
 #define REDIS_PROBE_MS 200
 
 /*
- * One run of a script handles at most REDIS_ENTRIES_MAX entries. REDIS_WORDS_MAX is the most words
- * that a command to Redis can have. The longest command calls a script: EVALSHA, the script's SHA,
- * the number of names, and then the names and arguments of each entry.
+ * One run of a script handles at most REDIS_ENTRIES_MAX entries. REDIS_WORDS_MAX is the maximum
+ * number of words of a command to Redis. The longest command calls a script: EVALSHA, the script's
+ * SHA, the number of names, and then the names and arguments of each entry.
  */
 #define REDIS_ENTRIES_MAX 128
 #define REDIS_ENTRY_WORDS_MAX 6
@@ -165,8 +165,8 @@ bool redis_is_error(const redisReply *reply, const char *code);
 
 /*
  * Asks the Sentinels of the URL, one after another, until one returns the master's address. If
- * `connection` is still open to a Sentinel, asks that Sentinel first. If none returns an address,
- * sets the connection's `why` and returns false.
+ * `connection` is still open to a Sentinel, asks that Sentinel first. If no Sentinel returns an
+ * address, sets the connection's `why` and returns false.
  */
 QP_MUST_CHECK bool redis_sentinel_find(struct redis_connection *connection,
 	const struct redis_url *url, struct redis_place *master);
@@ -177,7 +177,7 @@ QP_MUST_CHECK bool redis_sentinel_find(struct redis_connection *connection,
 #define REDIS_DROPS_SLOTS (2 * REDIS_DROPS_MAX)
 
 /*
- * Which entries of a user are deleted together. REDIS_LIMITS: the hash of the limit.
+ * Says which entries of a user are deleted together. REDIS_LIMITS: the hash of the limit.
  * REDIS_COUNTERS: the counter, its lease, and the list of the user's counters.
  */
 enum redis_kind { REDIS_LIMITS, REDIS_COUNTERS, REDIS_KINDS };
@@ -220,9 +220,9 @@ struct redis_cache *redis_cache_of(struct cache *cache);
 /*
  * The phases follow each other in this order, in a cycle. A moment is the number of phase changes
  * so far, skipped phases included, so moment % REDIS_PHASES is the current phase. In the phase
- * REDIS_RETURNS, the background thread makes up for the deletions that Redis has missed (the debt).
- * New deletions go to Redis directly: if they were added to the debt, it might grow faster than it
- * shrinks.
+ * REDIS_RETURNS, the background thread carries out the deletions that Redis has missed (the debt).
+ * New deletions go to Redis directly: if they were added to the debt, the debt might grow faster
+ * than the thread can work it off.
  */
 enum redis_phase { REDIS_AWAY, REDIS_RETURNS, REDIS_IN_USE, REDIS_PHASES };
 
@@ -241,8 +241,8 @@ static inline bool redis_is_same_round(uint64_t moment, uint64_t other)
 }
 
 /*
- * Reports a failure on a connection that was opened at `moment`. From now on Redis is away. But if
- * Redis has gone away at any time since `moment`, the failure is old and is ignored.
+ * Reports a failure on a connection that was opened at `moment`. From now on Redis is away, unless
+ * Redis has already gone away since `moment`: then the failure is old and is ignored.
  */
 void redis_cache_failed(struct redis_cache *cache, uint64_t moment, const char *why);
 
@@ -264,7 +264,7 @@ void redis_cache_owe(struct redis_cache *cache, const struct redis_debt *debt, c
 /* Changes the timeout, for tests on a busy machine. Call this before start(). */
 void redis_cache_set_timeout_ms(struct cache *cache, int timeout_ms);
 
-/* Opens a connection to the address where the background thread last reached Redis, so that no
+/* Opens a connection to the address at which the background thread last reached Redis, so that no
  * caller has to wait for a name look-up. */
 QP_MUST_CHECK bool redis_cache_connect(
 	struct redis_cache *cache, struct redis_connection *connection);

@@ -144,8 +144,8 @@ static void make_room(struct redis_session *session, size_t reply_count)
 	session->reply_count = reply_count;
 }
 
-/* NOSCRIPT means that the server did not know the script and ran nothing, so this sends the open
- * runs again with the script's text. */
+/* NOSCRIPT means that the server did not know the script and ran nothing, so redis_run() sends the
+ * open runs again with the script's text. */
 bool redis_run(struct redis_session *session, const struct redis_verb *verb, const void *entries,
 	size_t count)
 {

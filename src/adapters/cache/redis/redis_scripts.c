@@ -1,27 +1,27 @@
 /*
  * The Lua scripts: everything that must be atomic inside Redis. Each script handles many users in
- * one run, because starting a script costs Redis as much as handling one user.
+ * one run, because starting a script takes Redis as long as handling one user.
  *
  * Numbers in Lua are doubles, which are exact up to 2^53, so fields of at most 15 digits can be
  * added and compared. "%.0f" writes them without an exponent. windowStart and windowLength stay
- * text; they have at most 18 digits, so they always fit into an int64. A limit that breaks these
- * rules, has no TTL, or is not a hash counts as damaged, and so does a counter that is not valid
- * JSON: the script deletes a damaged entry and treats it as a miss. Scripts run DEL without
- * checking that the entry exists, because DEL ignores missing entries.
+ * text; they have at most 18 digits, so they always fit into an int64. A limit counts as damaged if
+ * it is not a hash, has no TTL, or has a field that is not such a number. A counter counts as
+ * damaged if it has no TTL or is not in our format. A script that finds a damaged entry deletes it
+ * and treats it as a miss; only counter_look deletes nothing. Scripts run DEL without checking that
+ * the entry exists, because DEL ignores missing entries.
  *
- * KEYS and key in the scripts are Redis's words for what this adapter calls names.
+ * In the scripts, KEYS and key are Redis's terms for what this adapter calls names.
  */
 #include "adapters/cache/redis/redis_internal.h"
 
 /*
- * Takes slots from limits. KEYS names the hashes of the limits; ARGV has for each hash how many
- * slots are wanted. Returns a text for each hash. It is empty on a miss; otherwise it consists of
- * the number of granted slots, the limit, the new count, the TTL in ms, and the window's start and
- * length.
+ * Takes slots from limits. KEYS holds the name of each limit's hash; ARGV holds, for each hash, how
+ * many slots are wanted. Returns one text per hash: an empty text on a miss; otherwise the number
+ * of granted slots, the limit, the new count, the TTL in ms, and the window's start and length.
  *
- * A hash that has only the fields rateLimit and currentCount was written by another program. If its
- * count has reached its limit, the script grants nothing. Otherwise the hash counts as a miss,
- * because its window is unknown.
+ * A hash that has only the fields rateLimit and currentCount was written by another program. If
+ * currentCount has reached rateLimit, the script grants nothing. Otherwise the hash counts as a
+ * miss, because its window is unknown.
  */
 static const char take[] =
 	"local function fits(text, pattern, digits_max)\n"
@@ -63,9 +63,9 @@ static const char take[] =
 	"return answers\n";
 
 /*
- * Stores limits, but only those whose hashes do not exist yet. KEYS names the hashes; ARGV has for
- * each hash the rateLimit, currentCount, windowStart, windowLength and the TTL in seconds. Returns
- * how many hashes it has written.
+ * Stores limits, but only those whose hashes do not exist yet. KEYS holds the name of each hash;
+ * ARGV holds, for each hash, the rateLimit, currentCount, windowStart, windowLength and the TTL in
+ * seconds. Returns how many hashes the script has written.
  */
 static const char fill[] = "local filled = 0\n"
 			   "for i, key in ipairs(KEYS) do\n"
@@ -92,11 +92,12 @@ static const char fill[] = "local filled = 0\n"
  * read(key) returns the counter that is stored at `key`. The value at `key` is the counter itself,
  * or a list that contains only this counter. If the value is not in our format, read() deletes the
  * value and returns nil. The JSON fields may come in any order, and unknown fields are allowed, so
- * that a person can write a value by hand. The caller of the script checks that lastUpdated is a
- * real date.
+ * that a person can write a value by hand. read() checks only the form of lastUpdated; read_hit()
+ * in redis_counters.c checks that it is a real date.
  *
- * put(key, there, version, value) writes the value and returns 1. `there` is the counter that
- * read() has returned; if its version is later, put() writes nothing and returns 0.
+ * put(key, there, version, value) writes the value and returns 1. `there` is what read() has
+ * returned for this key. If `there` is a counter with a later version than `version`, put() writes
+ * nothing and returns 0.
  */
 #define SHARED                                                                                     \
 	TTLS "local function whole(number)\n"                                                      \
@@ -148,8 +149,9 @@ static const char fill[] = "local filled = 0\n"
 	     "end\n"
 
 /*
- * Reads counters or lists, which KEYS names. Returns each value, or nil if there is no value. A
- * value without a TTL also counts as missing, because Quipu always sets a TTL.
+ * Reads counters or lists. KEYS holds the name of each. Returns for each name the value, or nil if
+ * there is no value. A value without a TTL also counts as missing: Quipu always sets a TTL, so
+ * another program has written this value.
  */
 static const char counter_look[] = "local values = redis.call('MGET', unpack(KEYS))\n"
 				   "for i = 1, #KEYS do\n"
@@ -160,11 +162,11 @@ static const char counter_look[] = "local values = redis.call('MGET', unpack(KEY
 				   "return values\n";
 
 /*
- * Reads counters or lists, and grants leases for those that are missing. KEYS names for each entry
- * the counter or list, and its lease; ARGV has for each entry the requested lease. Returns for each
- * entry, on a hit, the count, version and lastUpdated; on a miss, 1 if the lease was granted and 0
- * if not. A lease without a TTL does not come from Quipu and would prevent filling for ever, so the
- * script replaces it.
+ * Reads counters or lists, and grants leases for those that are missing. KEYS holds, for each
+ * entry, the name of the counter or list and the name of the lease; ARGV holds, for each entry, the
+ * requested lease. Returns for each entry, on a hit, the count, version and lastUpdated; on a miss,
+ * 1 if the lease was granted and 0 if not. A lease without a TTL does not come from Quipu. It would
+ * not expire and would prevent every fill, so the script replaces it.
  */
 static const char counter_get[] =
 	SHARED "local function give(lease, token)\n"
@@ -190,9 +192,9 @@ static const char counter_get[] =
 	       "return answers\n";
 
 /*
- * Writes counters or lists whose leases are still valid. KEYS names for each entry the counter or
- * list, and its lease; ARGV has for each entry the granted lease, the version and the value.
- * Returns how many values it has written.
+ * Writes counters or lists whose leases are still valid. KEYS holds, for each entry, the name of
+ * the counter or list and the name of the lease; ARGV holds, for each entry, the granted lease, the
+ * version and the value. Returns how many values the script has written.
  */
 static const char counter_fill[] =
 	SHARED "local written = 0\n"
@@ -206,10 +208,10 @@ static const char counter_fill[] =
 	       "return written\n";
 
 /*
- * Replaces counters, and deletes their leases and lists. KEYS names for each user the counter, the
- * lease and the list; ARGV has for each user the version and the value. Returns how many values it
- * has written. The script does not create a missing counter, because a later version of the counter
- * may have been removed from the cache.
+ * Replaces counters, and deletes their leases and lists. KEYS holds, for each user, the names of
+ * the counter, the lease and the list; ARGV holds, for each user, the version and the value.
+ * Returns how many values the script has written. The script does not create a missing counter,
+ * because a later version of the counter may have been removed from the cache.
  */
 static const char counter_refresh[] =
 	SHARED "local written = 0\n"

@@ -1,9 +1,9 @@
 /*
  * Asks Redis Sentinel for the master.
  *
- * Quipu does not look for the master by trying the servers: an old master that comes back accepts
- * writes until the Sentinels have made it a replica, and processes that used different masters
- * would disagree.
+ * Quipu does not look for the master by trying the servers. An old master that comes back accepts
+ * writes until the Sentinels have turned it into a replica; until then, some processes would use
+ * the old master and others the new one, and they would disagree about cached values.
  */
 #include <stdio.h>
 

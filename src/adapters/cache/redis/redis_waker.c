@@ -50,8 +50,8 @@ static int64_t now_ns(void)
 
 /* ---- the connections --------------------------------------------------------------------- */
 
-/* Closes the connections and schedules a retry. Logs one warning, but none while Redis is away,
- * because the cache itself logs that. */
+/* Closes the connections and schedules a retry. Logs one warning per interruption, but none while
+ * Redis is away, because the cache itself logs that Redis is away. */
 static void lose(struct redis_waker *waker, const char *why)
 {
 	bool is_away = redis_phase_at(redis_cache_moment(waker->cache)) != REDIS_IN_USE;

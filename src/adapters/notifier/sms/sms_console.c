@@ -4,9 +4,9 @@
  *
  * A pipe that nobody reads fills up, and a write to it would block for ever. So every write waits
  * until the pipe has room for PIPE_BUF bytes and writes no more than that, and wait() stops writing
- * after LONGEST_NS. A line that was not written completely counts as failed and is sent again as a
- * whole, so each write ends at the end of a line if possible. If wait() had to stop inside a line,
- * the next wait() first writes a line break.
+ * after LONGEST_NS. If a line was not written completely, its notice counts as failed and the whole
+ * line is sent again. To avoid torn lines, each write ends at the end of a line if possible. If
+ * wait() had to stop inside a line, the next wait() first writes a line break.
  */
 #include "adapters/notifier/sms/sms_console.h"
 
@@ -112,7 +112,8 @@ static bool wait_for_room(int64_t until_ns)
 	}
 }
 
-/* Returns how many bytes to write at once: whole lines, or a part of a line that is too long. */
+/* Returns how many bytes to write at once: as many whole lines as fit into PIPE_BUF bytes, or
+ * PIPE_BUF bytes of a line that is longer. */
 static size_t chunk_of(struct slice text)
 {
 	const char *end;

@@ -12,11 +12,11 @@
  *   2xx                                      SENT
  *   4xx except 408, 425, 429                 REFUSED: the receiver will never accept it
  *   any other status, including redirects    FAILED: redirects are not followed
- *   none in time, or no connection           FAILED
- *   (the host's address is forbidden)        FAILED, and no connection is opened
+ *   no response in time, or no connection    FAILED
  *
  * Link-local addresses and Amazon's fd00:ec2::254 are forbidden, because cloud providers serve
- * credentials there.
+ * credentials there. If the host has such an address, the notifier opens no connection, and the
+ * fate is FAILED.
  *
  * Retry-After is passed on if the status is 429 or 503; a value above one day counts as one day.
  *

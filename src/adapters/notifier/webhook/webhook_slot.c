@@ -116,8 +116,10 @@ static void set_limits(struct webhook_slot *slot)
 	SET(slot, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
 	SET(slot, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
 	SET(slot, CURLOPT_NOSIGNAL, 1L);
-	/* Without this, after a timeout, libcurl would go on waiting for a silent name server
-	 * inside curl_multi_perform() and delay all other notices. */
+	/*
+	 * Without this option, libcurl would continue to wait for a silent name server even after
+	 * the timeout. It would do so inside curl_multi_perform() and thus delay all other notices.
+	 */
 	SET(slot, CURLOPT_QUICK_EXIT, 1L);
 }
 

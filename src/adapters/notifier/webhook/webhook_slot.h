@@ -1,6 +1,6 @@
 /*
  * A slot carries one notice in transit: it has a handle of libcurl, the response so far, and the
- * result. The handle, and with it the connection, serves one notice after another.
+ * result. The slot keeps its handle, and thus the handle's connection, for the next notice.
  *
  *   state      event                              next       function
  *   free       a notice is to be sent             loaded     slot_load
@@ -31,7 +31,7 @@ struct webhook_slot {
 	CURL *easy;
 	struct curl_slist *headers;
 	bool is_forbidden; /* the host has an address that webhooks may not use */
-	long status;       /* of the response; 0 until its header is complete */
+	long status;       /* the response's status; 0 until its header is complete */
 	size_t received;   /* bytes of the response's body */
 	struct notice_result result;
 };

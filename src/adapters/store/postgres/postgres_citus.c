@@ -6,26 +6,28 @@
  *                 join with the rows of a batch names no values, so the statement would run on all
  *                 shards. CITUS_SHARDS adds a condition that names the values.
  *   locks         FOR UPDATE works on one shard only. An UPDATE that changes nothing locks the same
- *                 rows, in the same order, but it cannot skip rows that other sessions have locked:
- *                 it waits for these rows until lock_timeout and fails, and the caller then runs
- *                 smaller batches.
+ *                 rows, in the same order, but cannot skip rows that other sessions have locked. It
+ *                 waits for such rows and fails after lock_timeout; the caller then runs smaller
+ *                 batches.
  *   sweeps        A statement that deletes expired rows chooses them without locking them, and then
  *                 deletes only those that have not changed since.
  *   time          A statement reads the time once, on the node to which Quipu is connected, as a
- *                 row of a CTE. In UPDATE and RETURNING only immutable functions may convert the
+ *                 row of a CTE. In UPDATE and RETURNING, only immutable functions may convert the
  *                 time: see CITUS_FROM_US and CITUS_TO_US.
- *   LATERAL       A LIMIT for each row of a batch becomes row_number() or max().
+ *   LATERAL       Citus does not support a LIMIT for each row of a batch. row_number() or max()
+ *                 replaces the LIMIT.
  *   ctid          A ctid has no meaning across shards, so rows are found by their keys.
  *   joins         Tables that are not joined by their distribution columns are joined through
  *                 a CTE.
  *
- * A statement that reads several nodes does not read them all at the same moment, so the rows of a
- * list may be from slightly different times. Every row is exact, and so is every decision, because
- * decisions are made on locked rows.
+ * A statement that reads several nodes does not read them all at the same moment, so a list may
+ * show its rows as they were at slightly different times. Decisions do not depend on such lists:
+ * they are made on rows that are locked, or that are checked again when they are written.
  *
- * Tables stay on the coordinator if their rows are claimed with SKIP LOCKED (outboxes,
- * notifications, dead letters) or have unique names and foreign keys (pots). Statements that use
- * only these tables need no replacement.
+ * Some tables stay on the coordinator (docs/SCALING.md): tables whose rows are claimed with SKIP
+ * LOCKED, tables that are written in the same transactions as these (e.g. dead letters), pots,
+ * because they have unique names and foreign keys, and small tables. Statements that use only
+ * tables on the coordinator need no replacement.
  */
 #include "adapters/store/postgres/postgres_citus.h"
 
@@ -56,8 +58,8 @@ static const struct pg_statement keys[] = {
 		"JOIN idempotency_keys k ON k.scope = w.scope AND k.key = w.key "
 		"WHERE k.expires_at > " CITUS_NOW " " CITUS_SHARDS("k.key", "$2")},
 	/* The condition after DO UPDATE may neither read the time nor use a parameter, so it
-	 * derives the current time from the new row's lease_until, which is that time plus the
-	 * lease. */
+	 * derives the current time from the new row's lease_until, which is the current time plus
+	 * the lease. */
 	{"quipu_keys_put",
 		"WITH " CITUS_CLOCK " "
 		"INSERT INTO idempotency_keys AS k (scope, key, fingerprint, status, "
@@ -253,8 +255,8 @@ static const struct pg_statement messages[] = {
 		"ON CONFLICT (user_id, other_id) DO UPDATE "
 		"SET last_span = EXCLUDED.last_span "
 		"WHERE c.last_span < EXCLUDED.last_span"},
-	/* The last message of a conversation belongs to the conversation's last span, and was
-	 * either received or sent by the user. */
+	/* Looks for the last message of a conversation only in the conversation's last span, among
+	 * the messages that the user received and among those that the user sent. */
 	{"quipu_conversations_list",
 		"WITH near AS MATERIALIZED ("
 		"  SELECT other_id, last_span FROM conversations "
@@ -367,12 +369,13 @@ static const struct pg_statements *const tables[] = {
 };
 
 /*
- * Citus commits a transaction in two phases if the transaction changed several shards, but does not
- * count the coordinator's own tables. If the transaction changed only one shard, Citus commits
- * first on the shard's node and then on the coordinator; if the coordinator dies in between, the
- * changes to its own tables are lost. No setting and no function of Citus requests two phases, but
- * an INSERT … SELECT whose SELECT runs on the coordinator does, even if it inserts no row. The
- * statement below uses idempotency_keys, because every database has that table.
+ * Citus commits a transaction in two phases if the transaction changed several shards. Changes to
+ * tables that stay on the coordinator do not count. If the transaction changed only one shard,
+ * Citus commits first on the shard's node and then on the coordinator; if the coordinator dies in
+ * between, the changes to tables on the coordinator are lost. Citus has no setting and no function
+ * that requests two phases, but an INSERT … SELECT whose SELECT runs on the coordinator causes
+ * them, even if it inserts no row. The statement below uses idempotency_keys, because every
+ * database has that table.
  */
 static const struct pg_statement two_phases = {
 	"quipu_two_phases",

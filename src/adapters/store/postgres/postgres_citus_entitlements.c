@@ -101,9 +101,9 @@ static const struct pg_statement entitlements[] = {
  * Selects the newest audit line of the entitlement e, as an array of `columns`. max() finds the
  * newest line, because arrays are compared element by element and the first column is the version.
  *
- * Do not use a CTE: Citus would run it as a separate statement before it reads the entitlement, and
- * `quipu verify` would report a change made in between as a difference. Without a CTE, each node is
- * read by one statement, and all rows of a user are on one node.
+ * Do not use a CTE here. Citus would run the CTE as a separate statement before it reads the
+ * entitlement, and `quipu verify` would report a change made in between as a difference. Without a
+ * CTE, each node is read by one statement, and all rows of a user are on one node.
  */
 #define NEWEST_LINE(columns, condition)                                                    \
 	"(SELECT max(ARRAY[" columns "]) FROM entitlement_audit b "                        \

@@ -1,5 +1,5 @@
-/* Erases a person on Citus. A ctid has no meaning across shards, so rows are found by their
- * keys. */
+/* The statements of the erasers on Citus. A ctid has no meaning across shards, so these statements
+ * find rows by their keys. */
 #include "adapters/store/postgres/postgres_citus.h"
 
 /* clang-format off */

@@ -5,12 +5,13 @@
  * the entry, but only after a minute, or after hours if a backup holds an old snapshot. A claim
  * that starts at the head of the index reads all dead entries; after a minute at 14,000 events/s
  * that took three quarters of the claim's time. Therefore each store remembers a floor for each
- * table, SLACK_US before the created_at of the first open row. Claims start at the floor, and each
- * claim raises the floor if a later row is now the first open one.
+ * table: a time that is SLACK_US before the created_at of the first open row. Claims start at the
+ * floor, and each claim raises the floor if a later row is now the first open one.
  *
  * A row can appear below the floor if it was committed more than SLACK_US after its created_at, or
- * if another process reopened it. The row then waits for the next claim that scans the whole index.
- * There is one every LOOK_LEAST_NS, or less often if these scans are slow.
+ * if it was reopened, either by another process or while a claim of this process raised the floor
+ * again. The row then waits for the next claim that scans the whole index. Such a claim runs every
+ * LOOK_LEAST_NS, or less often if it is slow.
  */
 #include "adapters/store/postgres/postgres_claims.h"
 
@@ -20,9 +21,12 @@
 #include "base/text.h"
 
 #define SLACK_US 250000
+
+/* The pause after a scan of the whole index, until the next such scan: LOOK_SHARE times as long as
+ * the scan took, but at least LOOK_LEAST_NS and at most LOOK_MOST_NS. */
 #define LOOK_LEAST_NS NS_PER_S
 #define LOOK_MOST_NS (60 * NS_PER_S)
-#define LOOK_SHARE 20 /* scans of the whole index take at most one twentieth of the time */
+#define LOOK_SHARE 20
 
 static const struct pg_claims *claims_of(const struct claim_repository *repository)
 {
@@ -58,8 +62,9 @@ static void has_looked(struct pg_floor *floor, int64_t start_ns)
 }
 
 /* Moves the floor to SLACK_US before `oldest_us`, because no row between `from_us` and `oldest_us`
- * is open. Lowers it only after a scan of the whole index, that is, if `from_us` is 0. Does
- * nothing if the floor is no longer `was_us`: another thread may have lowered it for a new row. */
+ * is open. Lowers the floor only after a scan of the whole index, that is, if `from_us` is 0. Does
+ * nothing if the floor is no longer `was_us`, because another thread may have lowered the floor for
+ * a new row. */
 static void raise(struct pg_floor *floor, int64_t was_us, int64_t from_us, int64_t oldest_us)
 {
 	int64_t to_us = oldest_us - SLACK_US;
@@ -125,8 +130,8 @@ static struct pg_param epochs_of(
 	return pg_param_array(&epochs);
 }
 
-/* Runs a statement that returns, for each claim that it changed, the claim's number in the batch
- * (see PG_CLAIM_IS_OURS). Sets was_ours of each claim to whether the statement changed it. */
+/* Runs a statement that returns the number in the batch of each claim that it changed (see
+ * PG_CLAIM_IS_OURS). Sets was_ours to true in these claims and to false in the others. */
 static enum status run_on_claims(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_param *params, size_t param_count, struct claim *claims, size_t count)
 {

@@ -1,8 +1,9 @@
 /*
  * Implements claims (ports/claim_repository.h) for tables in PostgreSQL. All tables whose rows are
- * claimed share the functions in postgres_claims.c. Their statements are templates into which the
- * macros below insert the names of tables and columns. For the columns of such a table, and for the
- * meaning of `stage`, see sql/postgres/entitlements/0001_entitlements.sql. To add a table, write
+ * claimed share the functions in postgres_claims.c. Each table has its own statements; the macros
+ * below build them from the names of the table and its columns. For the columns that such a table
+ * needs, and for the meaning of `stage`, see sql/postgres/entitlements/0001_entitlements.sql. To
+ * add a table, write
  *
  *     static const struct pg_claims claims = PG_CLAIMS("table", "id", …);
  */
@@ -23,7 +24,8 @@ struct pg_claims {
 	struct pg_statement list;
 };
 
-/* SQL for the current time, read once per statement: WITH clock … (SELECT now FROM clock). */
+/* SQL for the current time, read once per statement: a statement that begins with "WITH " PG_CLOCK
+ * can use PG_CLOCK_NOW. */
 #define PG_CLOCK "clock AS MATERIALIZED (SELECT quipu_now() AS now)"
 #define PG_CLOCK_NOW "(SELECT now FROM clock)"
 
@@ -31,8 +33,8 @@ struct pg_claims {
 /*
  * Claims rows. $1 is the limit, $2 the owner, $3 the length of the lease, and $4 the created_at to
  * start at (see postgres_claims.c). The UPDATE compares ids with an array instead of joining the
- * chosen rows: a join planned while the table was empty would treat the table as the smaller side
- * and read all of it.
+ * table with the chosen rows. If such a join were planned while the table was empty, the plan would
+ * treat the table as the smaller side of the join and read all of it.
  */
 #define PG_CLAIM_SQL(table, id, occurred_at, busy)                                        \
 	"WITH " PG_CLOCK ", taken AS ("                                                   \
@@ -67,12 +69,13 @@ struct pg_claims {
 	"SELECT " PG_TO_US("coalesce(" PG_CLAIM_FIRST_OPEN(table) ", quipu_now())")
 
 /*
- * Limits an UPDATE to claims that the owner $1 still has. The table w has the id and the epoch of
- * each claim, and its number n in the batch. The UPDATE returns the numbers of the changed rows.
+ * Limits an UPDATE to claims that the owner $1 still has. The table w has a row for each claim,
+ * with the claim's id, epoch, and number n in the batch. The UPDATE returns the number n of each
+ * claim whose row it has changed.
  *
  * With `id = w.id`, the planner may read the whole index of the primary key instead of looking up
- * each id. That happens if the table was empty when it was last analyzed, however large it is now.
- * With ANY, the planner can only look up ids.
+ * each id. The planner does so if the table was empty when it was last analyzed, however large the
+ * table is now. With ANY, the planner can only look up ids.
  */
 #define PG_CLAIM_IS_OURS(id, busy)                                            \
 	" WHERE e." id " = ANY (ARRAY[w.id::uuid]) AND e.claim_epoch = w.epoch " \
@@ -124,7 +127,7 @@ struct pg_claims {
 #define PG_CLAIM_CREATED_US PG_TO_US("e.created_at")
 
 /* clang-format off */
-/* The id is text in the result, but must be sorted as a uuid, as in the index. */
+/* Returns the id as text, but sorts by the uuid itself, because the index is sorted by it. */
 #define PG_CLAIM_LIST_SQL(table, id, done_at)                                    \
 	"SELECT e." id "::text, e.status, e.attempt_count, e.claim_epoch, "      \
 	"    " PG_CLAIM_CREATED_US ", coalesce(" PG_TO_US("e." done_at) ", 0), " \
@@ -145,7 +148,7 @@ extern const struct claim_repository_ops pg_claims_ops;
  *   busy, done    the values of `status` for a claimed row and for a finished row
  *   done_at       the column with the time at which a row became `done`
  *   swept         the stages whose old rows sweep() deletes, as an SQL list: "'SENT', 'FAILED'"
- *   ended_at      an expression for the time at which the age of a row in these stages begins
+ *   ended_at      an expression for the time from which sweep() counts the age of such a row
  */
 #define PG_CLAIMS(table, id, occurred_at, busy, done, done_at, swept, ended_at)                    \
 	{                                                                                          \
@@ -160,8 +163,9 @@ extern const struct claim_repository_ops pg_claims_ops;
 		.list = {"quipu_" table "_list_rows", PG_CLAIM_LIST_SQL(table, id, done_at)},      \
 	}
 
-/* Lowers the floor (see postgres_claims.c) to `time_us` if it is higher. Call this when an open row
- * with that created_at exists or will soon exist, so that claims find the row. Any thread. */
+/* Lowers the table's floor (see postgres_claims.c) to `time_us`, unless the floor is already lower.
+ * Call this when a transaction inserts or reopens rows, with the earliest created_at that they can
+ * have, so that claims find the rows. Any thread. */
 void pg_claim_from(struct session *session, const struct pg_claims *claims, int64_t time_us);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * Servers and `quipu copy` never use the tables of a database at the same time: every connection of
- * a server holds a lock in shared mode, and a copy holds the same lock in exclusive mode. Every
- * session holds it, not only the watcher, so that a copy cannot begin while any session could still
- * write. Only the waker's connection, which uses no tables, does without the lock. PostgreSQL
- * releases the lock when the connection ends, however the process ends.
+ * Quipu's servers and `quipu copy` never use the tables of a database at the same time: every
+ * connection of a server holds a lock in shared mode, and a copy holds the same lock in exclusive
+ * mode. Every session holds the lock, not only the watcher, so that a copy cannot begin while any
+ * session could still write. Only the waker's connection, which uses no tables, does not hold the
+ * lock. PostgreSQL releases the lock when the connection ends, however the process ends.
  *
  * The lock protects the database while a copy runs. After an interrupted copy, the copy's row in
  * quipu_copy keeps servers out. A server reads that row while it holds the lock, so no copy can
@@ -22,7 +22,8 @@
 #define COPY_LOCK "7310579613"
 
 /* A copy retries, because the connections of a process that has just ended may still hold the lock,
- * and because a server that waits for the end of a copy briefly takes the lock. */
+ * and because a server that waits until an interrupted copy is finished takes the lock briefly in
+ * each of its attempts. */
 #define TRIES 20
 #define TRY_AGAIN_MS 100
 

@@ -3,7 +3,8 @@
  *
  * No statement locks rows in advance: lock() only reads. put() updates only messages that are still
  * unread, inserts only messages that are not stored yet, and counts the rows that it updates and
- * inserts. If it counts too few rows, another session was faster, and the batch runs again.
+ * inserts. If it counts too few rows, another session has changed a message since lock(), and the
+ * batch runs again.
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 
@@ -37,8 +38,9 @@ static const struct pg_statement lock_statement = {
 	"AS u(user_id, message_id, state, event_us)"
 
 /* clang-format off */
-/* The old state is a column of w, the rows of the batch; the column is called `known`. If the old
- * state were a constant, the planner might read the index of all unread messages. */
+/* Compares the old state with w.known, a column of the batch, which is always 'unread'. If the
+ * statement compared the old state with a constant instead, the planner might read the index of all
+ * unread messages. */
 static const struct pg_statement update_statement = {
 	"quipu_counter_messages_update",
 	"WITH w AS MATERIALIZED (SELECT u.*, 'unread' AS known FROM " PUT_ROWS ") "
@@ -95,10 +97,10 @@ static const struct pg_statement list_unread_statement = {
 #define ROW_COLUMNS "c.count, c.version, " UPDATED_US
 
 /*
- * The planner is pinned to a nested loop over the sorted rows, with one index look-up per row (see
+ * The planner may only use a nested loop over the sorted rows, with one index look-up per row (see
  * session_settings in postgres_store.c), so rows are locked in the order of their ids. An upsert
- * does not work here: PostgreSQL would first check the row to be inserted, in which a negative
- * delta violates the constraint on count.
+ * does not work here, because PostgreSQL would first check the row to be inserted. Its count would
+ * be the delta, and a negative delta violates the constraint on count.
  */
 static const struct pg_statement add_statement = {
 	"quipu_counters_add",
@@ -187,7 +189,7 @@ static const struct pg_shape put_shape = {
 };
 
 /* Writes either the existing messages (if `exists` is true) or the new ones. Returns RERUN if
- * another session changed one of these messages first. */
+ * another session changed or inserted one of these messages first. */
 static enum status put_some(struct pg_session *session, const struct pg_statement *statement,
 	bool exists, const struct counter_message *messages, size_t count)
 {
@@ -274,7 +276,8 @@ static int compare_user(const void *key, const void *element)
 		*(const struct slice *)key, ((const struct counter_row *)element)->user_id);
 }
 
-/* Fills in the rows that were created; the result has them in any order. */
+/* Fills in the rows that were created. The result may list them in any order; `rows` are sorted by
+ * user_id. */
 static void fill_made(struct counter_row *rows, size_t count, const PGresult *made)
 {
 	for (int i = 0; i < PQntuples(made); i++) {

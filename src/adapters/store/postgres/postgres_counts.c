@@ -8,7 +8,7 @@
 
 /* clang-format off */
 /*
- * One atomic UPDATE for a whole batch. The planner is pinned to a nested loop over the sorted
+ * One atomic UPDATE for a whole batch. The planner may only use a nested loop over the sorted
  * array, with one index look-up per element (see session_settings in postgres_store.c), so rows are
  * locked in the order of their ids.
  *

@@ -1,8 +1,8 @@
 /*
- * Dead letters in PostgreSQL. Resolving a letter first changes the row that failed, if there is
- * one, and then the letter itself, if letters have a table of their own. Both statements are sent
- * together, and the second checks the result of the first. Every action of an operator is recorded
- * in the same transaction.
+ * Dead letters in PostgreSQL. Resolving a letter takes one or two statements. The first changes the
+ * row that failed, if there is one. The second changes the letter itself, if letters have a table
+ * of their own; it also checks the result of the first. The statements are sent together. The
+ * operator's action is recorded in the same transaction.
  */
 #include "adapters/store/postgres/postgres_dead_letters.h"
 

@@ -1,6 +1,6 @@
 /*
- * Dead letters (ports/dead_letter_repository.h) in PostgreSQL, as views of the tables that contain
- * them.
+ * Dead letters (ports/dead_letter_repository.h) in PostgreSQL. An outbox's dead letters are its
+ * FAILED rows; the dead letters of notifications and outbound messages have tables of their own.
  */
 #ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_DEAD_LETTERS_H
 #define QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_DEAD_LETTERS_H
@@ -9,21 +9,22 @@
 #include "ports/dead_letter_repository.h"
 
 /*
- * The statements of one view:
+ * The statements for the dead letters of an outbox, or of a table of dead letters:
  *
  *   put          takes arrays of id, kind, type, key, position, error, payload and attempt_count;
  *                stores the letters, except those of the kind "poison"
  *   put_poison   takes the parameters of `put` and stores only letters of the kind "poison"
  *   list         takes kind, the id of the last letter seen, and a limit
- *   find         takes kind and id; like `list` it returns id, kind, type, key, position, error,
- *                attempt_count, created, payload
+ *   find         takes kind and id; like `list`, returns id, kind, type, key, position, error,
+ *                attempt_count, created, payload (empty in `list`)
  *   row          takes kind, id and the new status (PENDING or DISCARDED); changes the row that
  *                failed
  *   letter       takes the parameters of `row` and marks the letter as resolved
  *   depth        counts unresolved letters
  *
- * `put`, `put_poison` and `letter` have no SQL if letters have no table of their own. `letter`
- * returns a row if it resolved the letter; if `letter` has no SQL, `row` returns a row instead.
+ * For an outbox, `put`, `put_poison` and `letter` have no SQL. `letter` returns a row if it
+ * resolved the letter. If `letter` has no SQL, `row` itself resolves the letter, and returns a row
+ * if it did.
  */
 struct pg_dead_letters {
 	struct dead_letter_repository base;

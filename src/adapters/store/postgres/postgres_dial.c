@@ -112,9 +112,9 @@ static void add_place(struct parameters *parameters, const PQconninfoOption *opt
 }
 
 /*
- * libpq has no timeout for this way of connecting, and offers no call to move on to the next host.
- * Therefore the caller gives up an attempt that takes too long, and each attempt uses one host
- * only; otherwise a silent first host would be the only one ever tried.
+ * When a connection is opened without blocking, libpq has no timeout, and offers no call to move on
+ * to the next host. Therefore the caller gives up an attempt that takes too long, and each attempt
+ * uses one host only; otherwise a silent first host would be the only host ever tried.
  */
 PGconn *pg_dial_start(const char *url, unsigned attempt)
 {
@@ -131,8 +131,8 @@ PGconn *pg_dial_start(const char *url, unsigned attempt)
 
 /* ---- reasons ----------------------------------------------------------------------------- */
 
-/* libpq's message has one or two lines for each host that libpq tried. This joins all lines into
- * one. */
+/* libpq's message has one or two lines for each host that libpq tried. This function joins all
+ * lines into one. */
 void pg_explain(const PGconn *connection, char *why, size_t size)
 {
 	const char *words = PQerrorMessage(connection);

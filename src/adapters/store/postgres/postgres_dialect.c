@@ -1,12 +1,13 @@
 /*
- * Plans: plain PostgreSQL plans a prepared statement once, for arrays of any size, and the planner
- * settings in postgres_store.c determine the plan. Citus must know the values of the parameters,
- * because they decide which nodes take part, so it plans every execution.
+ * The two dialects need different settings for two reasons.
+ *
+ * Plans: plain PostgreSQL uses one plan of a prepared statement for arrays of any size, because
+ * PG_LOCK_SETTINGS determine the plan. Citus must know the values of the parameters, because they
+ * decide which nodes take part, so Citus plans every execution.
  *
  * Locks: with our settings, Citus changes the shards of a statement one after another, always in
- * the same order, and locks the rows of a shard in the order of their ids, as plain PostgreSQL
- * does. By default Citus would change shards in parallel, and two batches could wait for each
- * other.
+ * the same order. It locks the rows of a shard in the order of their ids, as plain PostgreSQL does.
+ * By default Citus would change shards in parallel, and two batches could wait for each other.
  */
 #include "adapters/store/postgres/postgres_dialect.h"
 

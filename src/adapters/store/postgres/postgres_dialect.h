@@ -1,8 +1,8 @@
 /*
- * The two dialects of SQL that the adapter speaks: plain PostgreSQL, and PostgreSQL with Citus,
- * whose tables may be spread over several nodes. A connection learns from the server which dialect
- * it needs. The dialects differ in their settings (postgres_dialect.c, postgres_citus.c) and in
- * statements that Citus replaces (postgres_citus*.c).
+ * The adapter uses two dialects of SQL: one for plain PostgreSQL, and one for PostgreSQL with
+ * Citus, where tables may be spread over several nodes. PG_DIALECT_QUERY determines which dialect a
+ * new connection uses. The dialects differ in their settings (postgres_dialect.c,
+ * postgres_citus.c). In the dialect of Citus, some statements are replaced (postgres_citus*.c).
  */
 #ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_DIALECT_H
 #define QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_DIALECT_H
@@ -51,8 +51,8 @@ extern const struct pg_dialect pg_dialect_citus;
 	USE("enable_memoize", "off")                                                               \
 	USE("jit", "off")
 
-/* SQL that returns a row if the server has Citus. It can be sent after other statements in one
- * string. */
+/* SQL that returns a row if the server has Citus. It may be the last of several statements that one
+ * PQexec() sends, because PQexec() returns the result of the last statement. */
 #define PG_DIALECT_QUERY "SELECT 1 FROM pg_extension WHERE extname = 'citus'"
 
 /* Returns the dialect from the result of PG_DIALECT_QUERY. */
@@ -74,8 +74,9 @@ QP_MUST_CHECK bool pg_distribute(
 
 /*
  * Returns true if this node of a cluster can read the schema: the coordinator can, and a worker can
- * if it knows the table schema_migrations (docs/SCALING.md). Otherwise writes the reason to `why`;
- * do not apply migrations then, because they would create tables that only this worker has.
+ * if it knows the table schema_migrations (docs/SCALING.md). Otherwise returns false with the
+ * reason in `why`; do not apply migrations in that case, because they would create tables that only
+ * this worker has.
  */
 QP_MUST_CHECK bool pg_distribute_admits(PGconn *connection, char *why, size_t size);
 

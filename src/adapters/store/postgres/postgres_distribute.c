@@ -1,14 +1,14 @@
 /*
  * Spreads the tables over the nodes of a Citus cluster, for `quipu migrate --distribute`.
  *
- * The distributed tables are divided into shards in the same way, and corresponding shards are on
- * one node (Citus calls this colocation). Therefore all rows of one user are on one node, a batch
- * involves only the nodes of its keys, and moving a shard moves all rows of its users.
- * Idempotency-Keys are spread by key. If they were spread by user or item, the use of one key for
- * two users or items would not be detected.
+ * All distributed tables are divided into shards in the same way. The shards of different tables
+ * for the same range of hashed keys are on the same node, and Citus moves them together
+ * (colocation). Therefore all rows of one user are always on one node, and a batch involves only
+ * the nodes of its keys. Idempotency-Keys are spread by key. If they were spread by user or item,
+ * the use of one key for two users or items would not be detected.
  *
- * A run skips tables that are already distributed, and workers' settings that are already right, so
- * it continues where an interrupted run stopped.
+ * A run skips tables that are already distributed, and skips the settings of the workers if all of
+ * them are right. So it continues where an interrupted run stopped.
  */
 #include <stdarg.h>
 #include <stdlib.h>
@@ -113,9 +113,9 @@ static bool QP_PRINTF(2, 3) step(struct distribution *distribution, const char *
 	"THEN 1 WHEN pg_relation_size(to_regclass($1)) > 0 THEN 2 ELSE 3 END"
 
 /*
- * Distributes a table. Its shards are stored beside those of `beside`, a table that is already
- * distributed, unless `beside` is NULL. Citus copies the table's rows to the shards; the originals
- * stay on the coordinator, invisible, until they are truncated.
+ * Distributes a table. If `beside` is not NULL, it names a table that is already distributed, and
+ * each new shard is stored on the node of the corresponding shard of that table. Citus copies the
+ * rows to the shards; the originals stay on the coordinator, invisible, until they are truncated.
  */
 static bool distribute_table(struct distribution *distribution, const char *table,
 	const char *column, const char *beside)
@@ -185,8 +185,9 @@ static bool configure_all(struct distribution *distribution)
 
 /*
  * Citus opens its own connections to the workers, as the same user, and does not pass on the
- * session's settings. run_command_on_workers() succeeds even if a worker refuses, so this function
- * reads the settings back.
+ * session's settings. Therefore this function changes the user's defaults on the workers.
+ * run_command_on_workers() succeeds even if a worker refuses, so this function reads the settings
+ * back.
  */
 static bool configure_workers(struct distribution *distribution)
 {
@@ -199,8 +200,8 @@ static bool configure_workers(struct distribution *distribution)
 	if (distribution->dry_run || ask(distribution, UNSET_SQL, NULL) == 0)
 		return true;
 	snprintf(distribution->why, distribution->why_size,
-		"a worker does not accept the settings above; can the coordinator reach all "
-		"workers as this user?");
+		"a worker does not have the settings that were just printed; check that the "
+		"coordinator can reach all workers as this user");
 	return false;
 }
 
@@ -237,7 +238,7 @@ bool pg_distribute_admits(PGconn *connection, char *why, size_t size)
 	if (admits == 0)
 		snprintf(why, size,
 			"the server is a worker of a Citus cluster; name the coordinator in the "
-			"URL, or prepare the workers for it (docs/SCALING.md)");
+			"URL, or first prepare the workers as docs/SCALING.md describes");
 	return admits > 0;
 }
 
@@ -256,7 +257,8 @@ void pg_distribute_check(PGconn *connection, const char *store)
 			"%s: cannot find out how the tables are distributed: %s", store, why);
 	else if (distribution.step_count > 0)
 		log_line(LOG_WARN, "store",
-			"%s: the database has Citus, but its tables or workers are not prepared "
-			"for it; run \"quipu migrate --distribute\" (--dry-run shows what it does)",
+			"%s: the database has Citus, but the tables or the workers are not "
+			"prepared for it; run \"quipu migrate --distribute\" (with --dry-run, "
+			"it only prints the statements)",
 			store);
 }

@@ -11,8 +11,8 @@
 	"AND s.stock_keeping_unit = e.stock_keeping_unit "    \
 	"AND s.status = 'ACTIVE'"
 
-/* This statement is fast, because the newest audit lines of an entitlement are its last entries in
- * the index of each partition. */
+/* This statement is fast, because in the index of each partition, the newest audit lines of an
+ * entitlement are the last entries of that entitlement. */
 static const struct pg_statement list_facts_statement = {
 	"quipu_entitlements_list_facts",
 	"SELECT e.user_id, e.status = 'ACTIVE', e.version, " UPDATED_US ", e.step, "
@@ -48,8 +48,8 @@ static const struct pg_statement list_facts_statement = {
 #define LINE_IS_REPEATED "(SELECT count(*) > 1 FROM (" SAME_LINES ") AS same)"
 #define HAS_ROW PG_FINDS("entitlements b WHERE " OF_SAME)
 
-/* For each audit line, looks up the previous line and the other rows to compare it with, even if
- * they are not on the same page. Therefore a page may end at any line. */
+/* For each audit line, looks up the previous line and whatever else the line is compared with, even
+ * if these rows are not on the same page. Therefore a page may end at any line. */
 static const struct pg_statement list_audit_statement = {
 	"quipu_entitlements_list_audit",
 	"SELECT a.user_id, a.stock_keeping_unit, a.action = 'GRANTED', a.version, a.step, "
@@ -68,9 +68,9 @@ static const struct pg_statement list_audit_statement = {
 /*
  * The events are looked up after the audit lines, because on Citus events and lines are on
  * different nodes and have no common snapshot. A transaction that puts events into the outbox
- * commits in two phases, on the outbox's node first, so if a line was found, its event is there
- * too. Events may be deleted before they are looked up, but `quipu verify` does not report events
- * of that age as missing: see is_kept() in entitlement_verify.c.
+ * commits in two phases, on the outbox's node first, so if a line was found, its event has been
+ * committed too. Old events may be deleted before they are looked up, but `quipu verify` does not
+ * report events of that age as missing: see is_kept() in entitlement_verify.c.
  */
 static const struct pg_statement find_events_statement = {
 	"quipu_entitlements_find_events",

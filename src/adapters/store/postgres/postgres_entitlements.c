@@ -2,9 +2,10 @@
  * Entitlements, their sources and their audit in PostgreSQL. The audit is partitioned by month;
  * tend_audit() calls SQL functions that create partitions ahead of time and drop old ones.
  *
- * One statement locks the rows, and then another reads the sources, so that it sees the changes
- * that the previous holder of the lock has committed. The locking statement itself would not see
- * these changes.
+ * One statement locks the rows of entitlements, and a later statement reads the sources. The later
+ * statement sees the changes that the previous holder of the lock has committed. The locking
+ * statement would not see these changes, because its snapshot is from before it waited for the
+ * lock.
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 
@@ -367,8 +368,8 @@ static const struct pg_shape audit_shape = {
 
 /*
  * Writes the entitlements first, in a separate round trip. If a session has inserted or locked an
- * entitlement, no other session can insert sources of it. Therefore put() inserts new sources
- * without ON CONFLICT; with ON CONFLICT, an insert would cost twice as much.
+ * entitlement, no other session can insert sources of that entitlement. Therefore put() inserts new
+ * sources without ON CONFLICT; with ON CONFLICT, an insert would cost twice as much.
  */
 static enum status put(const struct entitlement_repository *repository, struct session *base,
 	const struct entitlement_changes *changes)

@@ -1,7 +1,8 @@
 /*
  * Runs the statements of an eraser. Each call of erase() changes a limited number of rows of one
  * place, so that a call is quick however many rows the person has. Most statements find rows by
- * ctid. If another session gives a row a new ctid in the meantime, the next call finds the row.
+ * ctid. An UPDATE of another session may change the ctid of a row meanwhile; the statement may
+ * then miss the row, and the next call finds it.
  */
 #include "adapters/store/postgres/postgres_eraser.h"
 
@@ -66,7 +67,7 @@ static enum status count_rows(
 	return STATUS_OK;
 }
 
-/* Erases rows of one place. Sets `rows` to their number. */
+/* Erases rows of one place. Sets `rows` to the number of erased rows. */
 static enum status empty_place(struct pg_session *session, const struct pg_erase_place *place,
 	struct erasure *erasure, int64_t *rows)
 {

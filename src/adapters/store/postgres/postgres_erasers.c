@@ -35,8 +35,8 @@
 
 #define IS_FROM "position($1::text IN convert_from(payload, 'UTF8')) > 0"
 
-/* Conversations are erased after messages, because the statements find messages through
- * conversations. */
+/* Conversations are erased after messages, because the statements use the conversations to find the
+ * messages that the person sent. */
 const struct pg_eraser postgres_dialogs_eraser = {
 	.base = {
 		.ops = &pg_eraser_ops,
@@ -128,8 +128,8 @@ const struct pg_eraser postgres_counters_eraser = {
 	"JOIN outbox_events o ON o.event_id = a.event_id "                                 \
 	"WHERE a.user_id = $1::text "
 
-/* Events are erased before the audit lines, through which the statement finds them. The statement
- * erases published events too. */
+/* Events are erased before audit lines, because the statement finds the events through the audit
+ * lines. It also erases events that have been published. */
 const struct pg_eraser postgres_entitlements_eraser = {
 	.base = {
 		.ops = &pg_eraser_ops,

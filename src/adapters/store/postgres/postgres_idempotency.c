@@ -40,8 +40,8 @@ static const struct pg_statement put_statement = {
 };
 
 /* The statements `claim`, `finish`, `forget` and `release` take arrays of scopes, keys and owners;
- * `claim` takes further arrays. For each key that they change, they return its index in these
- * arrays, counted from 1. */
+ * `claim` takes further arrays. Each statement returns, for each key that it changes, the key's
+ * number in these arrays, from 1. */
 #define OWNED_KEYS                                                         \
 	"FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY " \
 	"    AS w(scope, key, owner, n) "                                  \
@@ -84,8 +84,8 @@ static const struct pg_statement release_statement = {
 	"RETURNING w.n",
 };
 
-/* $1 and $2 are the last scope and key seen, $3 is greater than every scope to list, $4 is the
- * limit. */
+/* $1 and $2 are the last scope and key of the previous page; for the first page, the prefix of the
+ * scopes to list, and ''. $3 is greater than every scope to list. $4 is the limit. */
 static const struct pg_statement list_statement = {
 	"quipu_keys_list",
 	"SELECT scope, key, length(fingerprint), status, body, owner, " LEASE_US ", note "

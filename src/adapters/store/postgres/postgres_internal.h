@@ -4,8 +4,8 @@
  *
  * Statements are sent in libpq's pipeline mode: each pg_queue() queues one, and pg_flush() sends
  * all of them with one sync, so that together they cost one round trip. BEGIN is sent with the
- * first statement. A batch is sent as binary arrays, one per column, which the statement expands
- * with unnest().
+ * first statement. A batch is sent as one binary array per column; the statement turns the arrays
+ * into rows with unnest().
  */
 #ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_INTERNAL_H
 #define QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_INTERNAL_H
@@ -22,8 +22,8 @@
 
 struct pg_dialect; /* postgres_dialect.h */
 
-/* A statement; always a static object. Before a connection uses a statement for the first time, it
- * prepares the statement in the connection's dialect. */
+/* A statement; always a static object. A session prepares the statement, in the dialect of its
+ * connection, when the connection first uses the statement. */
 struct pg_statement {
 	const char *name;
 	const char *sql;
@@ -41,9 +41,10 @@ struct pg_session {
 	enum session_kind kind;
 	PGconn *connection;               /* NULL if not connected */
 	const struct pg_dialect *dialect; /* of the connection */
-	/* the connection was closed, was silent for too long, or sent unreadable data */
+	/* the connection must not be used any more: it was closed, was silent for too long, or sent
+	 * unreadable data */
 	bool is_dead;
-	bool is_unreplicated; /* the last COMMIT did not wait for a standby */
+	bool is_unreplicated; /* the last COMMIT returned before a standby confirmed it */
 	int64_t logged_ns;    /* when an error or a warning was last logged */
 	int64_t replan_at_ns; /* when the session next discards its plans */
 	int64_t asked_ns;     /* when a statement was last sent */
@@ -57,18 +58,21 @@ struct pg_session {
 	PGresult *results[PG_QUEUE_MAX];
 	/* how many statements the caller has queued since the last flush */
 	size_t queued;
-	enum status failed; /* the failure of a pg_queue(), which pg_flush() reports */
+	/* the first failure of a pg_queue() since the last flush; pg_flush() reports it */
+	enum status failed;
 
 	bool in_transaction;
 	bool must_begin; /* send BEGIN with the next statement */
-	/* whether this transaction must send pg_dialect.two_phases, and whether it has sent it */
+	/* whether this transaction needs pg_dialect.two_phases, and whether that statement was
+	 * already sent */
 	bool needs_two_phases, has_two_phases;
-	bool is_single;  /* send the next statement without BEGIN; the server commits by itself */
+	/* send the next statement without BEGIN, so that the server commits it by itself */
+	bool is_single;
 	bool is_refused; /* the server has reported an error since run_single() last began */
 	enum transaction_mode mode;
 };
 
-/* Casts, and aborts if `session` is not a PostgreSQL session. */
+/* Casts `session`. Aborts if it is not a PostgreSQL session. */
 struct pg_session *pg_session_of(struct session *session);
 
 /* ---- parameters, in the session's arena until the next flush ---- */
@@ -95,7 +99,9 @@ void pg_arrays_of(struct pg_session *session, const Oid *elements, size_t column
 	size_t count, struct pg_array *columns);
 
 struct pg_param pg_param_int8(struct pg_session *session, int64_t value);
-struct pg_param pg_param_text(struct slice text); /* not copied; must live until the flush */
+
+/* The text is not copied and must live until the flush. */
+struct pg_param pg_param_text(struct slice text);
 
 #define PG_OID_BYTEA 17
 #define PG_OID_INT8 20
@@ -118,19 +124,22 @@ void pg_queue_arrays(struct pg_session *session, const struct pg_statement *stat
 	const struct pg_array *columns, size_t column_count);
 
 /*
- * Sends the queued statements and waits for all results; session->results[i] belongs to the i-th
- * statement. On failure, rolls back the transaction and returns a status of ports/store.h.
+ * Sends the queued statements and waits for all results. session->results[i] is then the result of
+ * the statement that was queued as number i, from 0. On failure, rolls back the transaction and
+ * returns a status that ports/store.h lists.
  */
 QP_MUST_CHECK enum status pg_flush(struct pg_session *session);
 
-/* Queues one statement and flushes. In a TRANSACTION_SINGLE this may already commit. */
+/* Queues one statement and flushes. In a TRANSACTION_SINGLE, the call may commit the
+ * transaction. */
 QP_MUST_CHECK enum status pg_run(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_param *params, size_t param_count);
 
 /*
- * Flushes. The queued statement number `slot` (from 0) returns each row that it inserts or changes.
- * If it returned fewer rows than `inserts`, another session inserted or changed some of the rows
- * first: rolls back and returns RERUN. Ignores `slot` if `inserts` is 0.
+ * Flushes, and then checks the queued statement number `slot` (from 0), which returns one row for
+ * each row that it inserts or changes. If that statement returned fewer than `inserts` rows,
+ * another session inserted or changed some of the rows first; the function then rolls back and
+ * returns RERUN. Checks nothing if `inserts` is 0.
  */
 QP_MUST_CHECK enum status pg_flush_inserts(struct pg_session *session, size_t slot, size_t inserts);
 
@@ -147,9 +156,9 @@ struct slice pg_slice(const PGresult *result, int row, int column);
 #define PG_FROM_US(expression) "(timestamptz 'epoch' + " expression " * interval '1 microsecond')"
 
 /*
- * SQL that is true if `query` ("pot p WHERE p.id = c.pot_id") finds a row. The query runs once for
- * each row of the outer statement. With EXISTS, the planner might read the whole table into a hash
- * table.
+ * SQL that is true if a query finds a row. `query` is the part of the query after FROM, such as
+ * "pot p WHERE p.id = c.pot_id". The query runs once for each row of the outer statement. With
+ * EXISTS instead, the planner might read the whole table into a hash table.
  */
 #define PG_FINDS(query) "(SELECT true FROM " query " LIMIT 1) IS NOT NULL"
 
@@ -198,8 +207,8 @@ void pg_flag_places(const PGresult *result, bool *first, size_t size, size_t cou
 
 /* ---- rows by id ---- */
 
-/* SQL for a table w of the ids in the array $1: w.id is an id, w.n its number in the array, from 1.
- * Use it as FROM … JOIN … ON … = w.id */
+/* SQL for a table w of the ids in the array $1: w.id is an id, and w.n is the id's number in the
+ * array, from 1. Write "FROM " PG_PLACES " JOIN … ON … = w.id". */
 #define PG_PLACES "unnest($1::text[]) WITH ORDINALITY AS w(id, n)"
 
 #define PG_ID_COLUMNS_MAX 2
@@ -207,8 +216,8 @@ void pg_flag_places(const PGresult *result, bool *first, size_t size, size_t cou
 /*
  * Describes how structs are looked up by their ids. Each statement takes one text array per id
  * column; the first column of its result is the number of the row's id in these arrays, from 1 (see
- * PG_PLACES). `lock` locks rows in the order of the arrays; `lock_free` does the same, but skips
- * rows that other sessions have locked.
+ * PG_PLACES). `lock` locks rows in the order of the arrays. `lock_free` locks rows in the same
+ * order, but skips rows that other sessions have locked.
  */
 struct pg_lookup {
 	struct pg_statement find;
@@ -238,8 +247,8 @@ struct pg_param pg_param_ids(
 	struct pg_session *session, const struct slice *first, size_t size, size_t count);
 
 /*
- * Runs a statement that returns the rows of a page, which are then in session->results[0]. The
- * statement's parameters are `params`, followed by page->limit; `params` must have room for one
+ * Runs a statement that returns the rows of a page, and leaves these rows in session->results[0].
+ * The statement's parameters are `params`, followed by page->limit; `params` must have room for one
  * more element. Sets page->count and page->now_us.
  */
 QP_MUST_CHECK enum status pg_list_rows(struct pg_session *session,
@@ -260,8 +269,8 @@ struct slice pg_keep(struct arena *arena, const PGresult *result, int row, int c
 QP_MUST_CHECK enum status pg_sweep(struct session *session, const struct pg_statement *statement,
 	int64_t age_us, size_t limit, size_t *deleted);
 
-/* Returns true if the text is a uuid in the usual form, with hyphens. Check a text before a
- * statement casts it to uuid: the statement fails if the text is not a uuid. */
+/* Returns true if the text is a uuid in the usual form, with hyphens. Call this before a statement
+ * casts the text to uuid, because the cast fails if the text is not a uuid. */
 bool pg_is_uuid(struct slice text);
 
 /* Returns the text as a parameter to be cast to uuid, or the smallest uuid if the text is not a
@@ -272,8 +281,9 @@ struct pg_param pg_param_uuid(struct slice text);
 
 /*
  * Returns true if the server closes the connection after this error: the server is shutting down or
- * crashing, the session was idle for too long, or an operator has terminated it. With severity
- * ERROR, the same SQLSTATEs refer to another node of a cluster, and the connection stays open.
+ * crashing, the session was idle for too long, or an operator has terminated the session. With
+ * severity ERROR, the same SQLSTATEs refer to another node of a cluster, and the connection stays
+ * open.
  */
 bool pg_is_farewell(const char *state, const PGresult *result);
 
@@ -296,8 +306,8 @@ PGconn *pg_connect(const struct pg_store *store, enum session_kind kind,
  * the URL, because any part may be a secret. Check every URL before its first use. */
 QP_MUST_CHECK bool pg_url_check(const char *url, char *why, size_t size);
 
-/* Connects to the first host of the URL that accepts writes. Works like PQconnectdb(): never
- * returns NULL, blocks, and the caller checks PQstatus(). */
+/* Connects to the first of the URL's hosts that accepts writes. Like PQconnectdb(), blocks, and
+ * returns a connection even on failure; the caller checks PQstatus() and calls PQfinish(). */
 PGconn *pg_dial(const char *url);
 
 /* Begins to connect without blocking, as PQconnectStart() does. If the URL has several hosts, each
@@ -315,8 +325,8 @@ bool pg_migration_lock(PGconn *connection, char *why, size_t size);
  * in `why`. */
 bool pg_migrate(PGconn *connection, const char *const *components, char *why, size_t size);
 
-/* Called when a session could not connect: marks the store as down until the watcher reaches the
- * server. Any thread. */
+/* Marks the store as down until the watcher reaches the server. Call this after a connection could
+ * not be opened. Any thread. */
 void pg_store_lost(struct pg_store *store, const char *why);
 
 void pg_store_count_error(struct pg_store *store, enum status kind);

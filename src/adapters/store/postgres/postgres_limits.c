@@ -1,7 +1,7 @@
 /*
  * Limits of users in PostgreSQL. settle() records how many reserved slots were used or given back.
- * Each settlement names the window in which the slots were reserved. If the user's row is no longer
- * in that window, the settlement changes nothing.
+ * Each settlement names the window in which the slots were reserved. If the user's row is in
+ * another window by now, the settlement changes nothing.
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 

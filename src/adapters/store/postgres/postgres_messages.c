@@ -1,5 +1,5 @@
 /*
- * Messages in PostgreSQL. No statement locks rows before changing them. Each dialog is read by a
+ * Messages in PostgreSQL. Rows are changed without being locked first. Each dialog is read by a
  * statement of its own, because Citus does not support a LIMIT for each row of a batch; several of
  * these statements share one round trip.
  */
@@ -26,10 +26,10 @@ static const struct pg_statement put_statement = {
 };
 
 /*
- * Most messages belong to the span that their conversation's row already has. The statement only
- * reads such a row, without writing or locking it. It writes and locks the other rows in the order
- * of the arrays. If another session has changed one of them meanwhile, that row keeps the later of
- * the two spans.
+ * Creates missing rows, and moves last_span forward. Most new messages belong to the span that the
+ * row of their conversation already has. The statement only reads such rows; it does not write or
+ * lock them. It writes and locks the other rows in the order of the arrays. If another session has
+ * changed one of these other rows meanwhile, the row gets the later of the two spans.
  */
 static const struct pg_statement end_statement = {
 	"quipu_conversations_end",
@@ -50,7 +50,7 @@ static const struct pg_statement end_statement = {
 	"  FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS u(receiver_id, id, n)) "
 
 /*
- * The planner is pinned to a nested loop over the sorted marks, with one index look-up per mark
+ * The planner may only use a nested loop over the sorted marks, with one index look-up per mark
  * (see session_settings in postgres_store.c), so rows are locked in the order of their keys. The
  * statement compares is_read with a column of the marks. If it compared is_read with a constant,
  * the planner, which has no statistics for a new table, might read the index of all unread
@@ -89,8 +89,8 @@ static const struct pg_statement find_unread_statement = {
 	"ORDER BY id LIMIT $4::int8",
 };
 
-/* In DIRECTION_SQL and LIST_SQL, $1 and $2 are the users. Only messages with ids below $3 are
- * listed. $4 limits the number of messages, $5 the bytes of their texts. */
+/* In DIRECTION_SQL and LIST_SQL, $1 and $2 are the two users of the dialog. Only messages with ids
+ * below $3 are listed. $4 limits the number of messages, $5 the bytes of their texts. */
 #define DIRECTION_SQL(receiver, sender)                                              \
 	"("                                                                          \
 	"  SELECT receiver_id, id, sender_id, text, created_at, is_read "            \
@@ -99,8 +99,8 @@ static const struct pg_statement find_unread_statement = {
 	"    AND id < $3::text "                                                     \
 	"  ORDER BY id DESC LIMIT $4::int8)"
 
-/* PostgreSQL stores large texts outside the row, but their lengths in the row, where octet_length()
- * finds them. So the statement does not read texts beyond the limit $5. */
+/* PostgreSQL stores large texts outside the row, but stores their lengths in the row, where
+ * octet_length() finds them. So the statement does not read texts beyond the limit $5. */
 #define LIST_SQL(directions)                                                            \
 	"SELECT receiver_id, id, sender_id, text, " CREATED_US ", is_read "             \
 	"FROM ("                                                                        \
@@ -132,9 +132,10 @@ static const struct pg_statement list_own_statement = {
 /*
  * $1 is the user. Lists only conversations whose last message has an id below $2, the cursor. $3
  * limits the number of conversations, $4 the bytes of text. The statement sorts conversations by
- * their last messages, but the table has only their spans. Therefore the statement reads all
- * conversations of the cursor's span, and of as many earlier spans as it takes to fill a page.
- * It counts unread messages in the messages table, in the same snapshot as the last messages.
+ * the ids of their last messages, but the table conversations has only the span of each last
+ * message. Therefore the statement reads all conversations of the cursor's span, and of as many
+ * earlier spans as it takes to fill a page. It counts unread messages in the table messages, in the
+ * same snapshot as the last messages.
  */
 static const struct pg_statement list_conversations_statement = {
 	"quipu_conversations_list",

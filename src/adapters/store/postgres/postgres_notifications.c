@@ -2,8 +2,8 @@
  * Notifications in PostgreSQL, with their dead letters (notification_dlq) and the inbox of
  * processed events (processed_events).
  *
- * Invariant: a FAILED notification has an unresolved letter with the same id; `quipu verify` checks
- * this. One transaction writes both.
+ * Invariant: a FAILED notification has an unresolved letter with the same id, because one
+ * transaction sets the status and writes the letter. `quipu verify` checks this.
  */
 #include "adapters/store/postgres/postgres_eraser.h"
 #include "adapters/store/postgres/postgres_repositories.h"

@@ -1,8 +1,8 @@
 /*
  * Messages on their way to a provider, in PostgreSQL, with their dead letters (outbound_dlq).
  *
- * Invariant: a FAILED message has an unresolved letter with the same id. One transaction writes
- * both.
+ * Invariant: a FAILED message has an unresolved letter with the same id, because one transaction
+ * sets the status and writes the letter.
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 
@@ -61,7 +61,8 @@ static const struct pg_statement find_statement = {
 };
 
 /* If note() and put() run for the same message at the same time, neither transaction sees the
- * other's row, and the row in queued_messages remains. This statement deletes such rows as well. */
+ * other's row, and the row in queued_messages remains. This statement deletes such rows, and rows
+ * that are older than $1 microseconds. */
 static const struct pg_statement sweep_statement = {
 	"quipu_outbound_sweep_queued",
 	"DELETE FROM queued_messages "

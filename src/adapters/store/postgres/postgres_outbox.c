@@ -1,7 +1,7 @@
 /*
- * Outboxes in PostgreSQL. An outbox is a table of events, which relays claim; rows that are FAILED
- * are the dead letters. Writing or reopening rows lowers the floor at which claims start (see
- * postgres_claims.c).
+ * Outboxes in PostgreSQL. An outbox is a table of events, and relays claim its rows. Rows whose
+ * status is FAILED are the outbox's dead letters. Writing or reopening rows lowers the floor at
+ * which claims start (see postgres_claims.c).
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 

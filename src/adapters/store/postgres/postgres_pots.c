@@ -1,7 +1,7 @@
 /*
  * Pots and their coins in PostgreSQL. A pot's lock is a token and an expiry in the pot's row.
  * Quipu's own processes already take turns, because the UPDATE that sets the token locks the row;
- * the token keeps out other programs. Every change checks the token, so a batch that has lost its
+ * the token keeps other programs out. Every change checks the token, so a batch that has lost its
  * lock changes nothing and runs again.
  */
 #include "adapters/store/postgres/postgres_repositories.h"
@@ -17,8 +17,8 @@
 	"SET lock = $2::text::uuid, "                                                        \
 	"    lock_expire_time = (SELECT quipu_now()) + $3::int8 * interval '1 microsecond' "
 
-/* The planner is pinned to a nested loop over the ids (see session_settings in postgres_store.c), so
- * rows are locked in the order of their ids. */
+/* The planner may only use a nested loop over the ids (see session_settings in postgres_store.c),
+ * so rows are locked in the order of their ids. */
 static const struct pg_statement take_statement = {
 	"quipu_pots_take",
 	"UPDATE pot AS p " SET_LOCK
@@ -27,7 +27,7 @@ static const struct pg_statement take_statement = {
 	"RETURNING w.n, p.max_coins",
 };
 
-/* Like take_statement, but skips rows that another transaction holds. */
+/* Like take_statement, but skips rows that another transaction has locked. */
 static const struct pg_statement take_free_statement = {
 	"quipu_pots_take_free",
 	"WITH free AS MATERIALIZED ("
@@ -49,8 +49,8 @@ static const struct pg_statement visible_statement = {
 	"JOIN pot p ON p.id = w.id",
 };
 
-/* Reading the coins needs a statement of its own: the statement that takes the locks may wait, and
- * would then read the coins as they were before it waited. */
+/* The coins are read by a statement of their own, because the statement that takes the locks may
+ * have to wait, and would then read the coins as they were before it waited. */
 static const struct pg_statement coins_statement = {
 	"quipu_pots_coins",
 	"SELECT w.n, c.denomination, c.coin_count "
@@ -232,7 +232,8 @@ static enum status take(const struct pot_repository *repository, struct session 
 	return find_busy(session, pots, count);
 }
 
-/* Queues the changes of all changed kinds of coins. Returns the number of changes. */
+/* Queues one change for each kind of coin that has changed in a pot. Returns the number of
+ * changes. */
 static size_t queue_changes(struct pg_session *session, const struct pot_lock *lock,
 	const struct pot_change *changes, size_t count)
 {

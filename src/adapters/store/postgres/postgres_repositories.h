@@ -1,5 +1,5 @@
 /*
- * The repositories of a PostgreSQL store. Other folders get them from the store (struct
+ * The repositories of a PostgreSQL store. Other folders reach them through the store (struct
  * store_repositories).
  */
 #ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_REPOSITORIES_H

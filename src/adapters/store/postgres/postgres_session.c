@@ -12,6 +12,7 @@
  *   must_begin       pg_run() of a TRANSACTION_SINGLE      must_begin; the server has committed
  *   must_begin       commit(), rollback()                  idle; nothing is sent
  *   in a transaction commit(), rollback()                  idle
+ *   any              a flush fails                         idle; rolled back
  *   any              the connection is lost                idle; the next statement reconnects
  *
  * Invariant: a connection whose next result is uncertain is never used again (is_dead), because
@@ -93,8 +94,8 @@ static void disconnect(struct pg_session *session)
 	session->prepared_count = 0;
 }
 
-/* Returns true at most once per second. Otherwise a full disk, with which every batch fails, would
- * flood the log. */
+/* Returns true at most once per second. Without this limit, a cause that makes every batch fail,
+ * such as a full disk, would flood the log. */
 static bool may_log(struct pg_session *session)
 {
 	int64_t now_ns = clock_steady_ns(&clock_system);
@@ -108,7 +109,7 @@ static bool may_log(struct pg_session *session)
 /*
  * libpq calls this for the server's warnings. If someone cancels a COMMIT that waits for a
  * synchronous standby, the COMMIT succeeds with a warning from the server's function
- * SyncRepWaitForLSN: perhaps no standby has the transaction.
+ * SyncRepWaitForLSN. The warning means that perhaps no standby has the transaction.
  */
 static void take_notice(void *context, const PGresult *notice)
 {
@@ -271,9 +272,9 @@ static enum status send_begin(struct pg_session *session)
 }
 
 /*
- * Discards the session's plans every REPLAN_NS. PostgreSQL keeps a plan until the table is analyzed
- * again. A plan made for a small table reads the whole table for each row of a batch, and the table
- * can grow to any size before the next ANALYZE.
+ * Discards the session's plans every REPLAN_NS. Otherwise PostgreSQL would keep a plan until the
+ * table is analyzed again. A plan made for a small table may read the whole table for each row of a
+ * batch, and the table can grow to any size before the next ANALYZE.
  */
 static enum status send_replan(struct pg_session *session)
 {
@@ -384,7 +385,7 @@ static enum status read_results(struct pg_session *session)
 	}
 	if (!is_broken(session) && read_sync(session) == STATUS_OK)
 		return first;
-	/* Not all results were read, so the next one could be mistaken for that of a later
+	/* Not all results were read, so the next result could be mistaken for the result of a later
 	 * statement. */
 	session->is_dead = true;
 	return first == STATUS_OK ? STATUS_RERUN : first;
@@ -474,8 +475,9 @@ static enum status commit_lost(struct pg_session *session)
 	return STATUS_OUTCOME_UNKNOWN;
 }
 
-/* Returns the status after the server has committed. If the COMMIT did not wait for a standby, the
- * outcome is unknown: the transaction may be lost if a standby takes over. */
+/* Returns the status after the server has committed. If the COMMIT returned before a standby
+ * confirmed it, the outcome is unknown, because the transaction is perhaps lost if a standby takes
+ * over. */
 static enum status committed_status(struct pg_session *session)
 {
 	if (!session->is_unreplicated)
@@ -486,10 +488,10 @@ static enum status committed_status(struct pg_session *session)
 }
 
 /*
- * Returns true if the connection is certainly open, and false after a pause or if the server has
- * sent unrequested data. If false, the transaction starts with BEGIN: if a restart or the network
- * has closed the idle connection, BEGIN fails, and the batch can simply run again. Without BEGIN,
- * the outcome of the transaction would be unknown.
+ * Returns true if the connection is almost certainly open: a statement was sent less than IDLE_NS
+ * ago, and there is no unread data from the server. Otherwise the transaction starts with BEGIN. If
+ * a restart or the network has closed the idle connection, BEGIN fails, and the batch can simply
+ * run again. Without BEGIN, the outcome of the transaction would be unknown.
  */
 static bool is_surely_open(const struct pg_session *session)
 {
@@ -501,8 +503,8 @@ static bool is_surely_open(const struct pg_session *session)
 
 /*
  * Runs a statement without BEGIN. The server then commits at the sync, so the result of the round
- * is the result of the transaction. If the statement itself fails, the server does not reach the
- * sync and commits nothing, even if the error is that an administrator has ended the session.
+ * is the result of the transaction. If the server reports an error for the statement, it commits
+ * nothing, even if the error is that an administrator has ended the session.
  */
 static enum status run_single(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_param *params, size_t param_count)
@@ -561,8 +563,8 @@ static enum status send_commit(struct pg_session *session)
 		return committed_status(session);
 	if (is_broken(session) || status == STATUS_STORE_UNAVAILABLE)
 		return commit_lost(session);
-	/* The server refused to commit, and the connection still works: the transaction is rolled
-	 * back. */
+	/* The server refused to commit and the connection still works, so the server has rolled the
+	 * transaction back. */
 	return status == STATUS_OK ? STATUS_RERUN : status;
 }
 

@@ -1,10 +1,12 @@
 /*
- * The planner multiplies the pages that a table has now by the rows per page that the last ANALYZE
- * found. An ANALYZE right after all rows were deleted finds zero rows per page. Then the planner
- * takes the table for empty however large it becomes, and reads the whole primary key for each row
- * of a batch. Autovacuum ends this within a minute or so, but it may be switched off or busy.
+ * To estimate how many rows a table has, the planner multiplies the present number of pages by the
+ * rows per page that the last ANALYZE found. An ANALYZE right after all rows were deleted finds
+ * zero rows per page. From then on the planner treats the table as empty, however large it becomes,
+ * and reads the whole primary key for each row of a batch. Autovacuum analyzes the table within a
+ * minute or so, unless autovacuum is switched off or busy.
  *
- * On Citus, no distributed table is found: its rows are in shards, not in the coordinator's table.
+ * On Citus, the query below finds no distributed tables, because their rows are in shards and not
+ * in the coordinator's tables.
  */
 #include "adapters/store/postgres/postgres_statistics.h"
 
@@ -13,8 +15,9 @@
 
 #define LOOK_NS (5 * NS_PER_S)
 
-/* Returns the names of the tables for which the planner expects less than a tenth of the rows, and
- * statements that analyze them without a timeout. Skips tables that this user may not analyze. */
+/* Returns the names of the tables for which the planner expects less than a tenth of the rows that
+ * they have, and statements that analyze these tables without a timeout. Skips tables with fewer
+ * than 1000 rows, and tables that this user may not analyze. */
 static const char misjudged[] =
 	"SELECT string_agg(c.relname, ', '), "
 	"    'SET LOCAL statement_timeout = 0; ' || "
@@ -32,7 +35,8 @@ static void ask(struct pg_statistics *statistics, PGconn *connection, const char
 	statistics->is_asked = PQsendQuery(connection, sql) == 1;
 }
 
-/* Keeps the row that names tables. The results of ANALYZE have no rows. */
+/* Keeps the result of `misjudged` if it has a row. Drops the results of ANALYZE, which have no
+ * rows. */
 static void take(struct pg_statistics *statistics, PGresult *result)
 {
 	if (!statistics->tables && PQntuples(result) == 1)

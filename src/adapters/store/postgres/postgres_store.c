@@ -1,6 +1,6 @@
 /*
- * The store: configures connections, runs the watcher that brings the store up and keeps the
- * planner's statistics usable, and passes on announcements.
+ * The store: configures connections, runs the watcher thread, and passes announcements on. The
+ * watcher brings the store up and keeps the planner's statistics usable.
  *
  * Only the watcher thread decides that the server is back; a session that cannot connect marks the
  * store as down and wakes the watcher. During an outage only the watcher tries to connect, and
@@ -68,9 +68,9 @@ struct pg_store *pg_store_of(struct store *store)
 /*
  * Committers rely on rows being locked in the order of the array that they send. Therefore the
  * planner may only use nested loops over the array, with one index look-up per element, whatever
- * its statistics say; tests check the plans. Read sessions have the same settings, because their
- * statements have the same shape. The last statement of session_settings determines the dialect;
- * configure() then applies the dialect's own settings.
+ * the table's statistics are; tests check the plans. Read sessions have the same settings, because
+ * their statements have the same shape. The last statement of session_settings determines the
+ * dialect; configure() then applies the dialect's own settings.
  */
 #define AS_SET(name, value) "SET " name " = '" value "'; "
 static const char session_settings[] =
@@ -98,8 +98,8 @@ static bool set_test_clock(PGconn *connection)
 	return execute(connection, sql);
 }
 
-/* Applies the settings that all connections share to a new one. Returns the server's dialect, or
- * NULL on failure. */
+/* Applies session_settings, and then the settings of the dialect, to a new connection. Returns the
+ * server's dialect, or NULL on failure. */
 static const struct pg_dialect *configure(PGconn *connection)
 {
 	PGresult *result = PQexec(connection, session_settings);

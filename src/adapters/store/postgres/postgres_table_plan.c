@@ -14,7 +14,7 @@
 /* The microseconds from 1970 to 2000, where PostgreSQL's timestamps begin. */
 #define EPOCH_US INT64_C(946684800000000)
 
-/* Columns that the source does not have, and the values that they get. */
+/* Columns that the source does not have, and the value that the copy writes to each. */
 static const struct {
 	const char *table;
 	const char *column;

@@ -41,13 +41,14 @@ struct table_plan {
 	struct arena arena;
 };
 
-/* Looks up the target's table and plans its columns. `table` describes the source's table; if it
- * cannot be copied, returns false with a sentence in `why`. Release the plan in any case. */
+/* Looks up the target's table and plans its columns. `table` describes the source's table. If that
+ * table cannot be copied, returns false with a sentence in `why`. Release the plan even then. */
 QP_MUST_CHECK bool table_plan_init(struct table_plan *plan, PGconn *connection,
 	const struct table_facts *table, char *why, size_t size);
 void table_plan_release(struct table_plan *plan);
 
-/* Returns the target's column for a column of the source, or NULL if that column is not copied. */
+/* Returns the target's column to which this column of the source is copied, or NULL if the column
+ * is not copied. */
 const struct plan_column *table_plan_find(const struct table_plan *plan, size_t column);
 
 /* Appends a row in the format of binary COPY. Returns false if a value does not fit its column. */

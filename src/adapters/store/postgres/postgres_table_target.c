@@ -345,8 +345,8 @@ bool table_target_advance(struct table_target *target, int64_t last_id, char *wh
 
 /*
  * Audit lines older than the monthly partitions are in the default partition. This statement
- * creates partitions for their months and moves the lines there. Lines with implausible times stay
- * in the default partition.
+ * creates partitions for their months and moves the lines there. Lines from before 2000, or from
+ * more than a year ahead, stay in the default partition.
  */
 static const char partitions_sql[] =
 	"DO $$ DECLARE month timestamp; BEGIN "

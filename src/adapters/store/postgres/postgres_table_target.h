@@ -24,13 +24,14 @@ void table_target_close(struct table_target *target);
  * copy is connected. */
 QP_MUST_CHECK bool table_target_lock(struct table_target *target, char *why, size_t size);
 
-/* Finds out whether the copy `copy_id` has begun in this database, and whether it is finished. The
- * functions below work on that copy. */
+/* Finds out whether the copy `copy_id` has begun in this database, and whether it is finished. From
+ * then on, table_target_begin() and the functions after it work on this copy. */
 QP_MUST_CHECK bool table_target_find(struct table_target *target, const char *copy_id,
 	bool *has_begun, bool *is_finished, char *why, size_t size);
 
-/* table_target_is_free() refuses if another copy is unfinished, table_target_is_empty() if the
- * table has rows. Both change nothing and work without a schema. */
+/* table_target_is_free() returns false if any copy to this database is unfinished,
+ * table_target_is_empty() if the table has rows. Neither function changes anything, and each also
+ * works before the schema is created. */
 QP_MUST_CHECK bool table_target_is_free(struct table_target *target, char *why, size_t size);
 QP_MUST_CHECK bool table_target_is_empty(
 	struct table_target *target, const struct table_facts *table, char *why, size_t size);
@@ -52,8 +53,8 @@ QP_MUST_CHECK bool table_target_begin(
 QP_MUST_CHECK bool table_target_choose(struct table_target *target, const char *file,
 	const struct table_facts *table, int64_t *rows, char *why, size_t size);
 
-/* Returns true if the column of the source is copied. Ids that the target assigns itself are not
- * copied. */
+/* Returns true if the column of the source is copied. A column is not copied if PostgreSQL
+ * generates all of its values. */
 bool table_target_takes(const struct table_target *target, size_t column);
 
 /* Returns true if the column is a UUID in this database. Its text may then differ from the source's
@@ -72,7 +73,8 @@ QP_MUST_CHECK bool table_target_commit(
 QP_MUST_CHECK bool table_target_sum(
 	struct table_target *target, struct table_sum *sum, char *why, size_t size);
 
-/* Makes the table assign only ids greater than `last_id` and than all existing ids. */
+/* From now on, the table assigns only ids that are greater than `last_id` and than all existing
+ * ids. */
 QP_MUST_CHECK bool table_target_advance(
 	struct table_target *target, int64_t last_id, char *why, size_t size);
 

@@ -1,11 +1,11 @@
 /*
  * Checks postgres://user:password@host:port,…/database?option=value&… before libpq uses it.
  *
- * libpq's error messages repeat the text that libpq cannot parse, which may be a password or a part
- * of it: if a password contains an unescaped / or @, libpq mistakes the text after that character
- * for a host, a port or a database. Therefore no error text here repeats any part of the URL, and
- * libpq's own messages about a URL are not passed on. Each static check_ function returns NULL on
- * success; otherwise it returns a text that completes the error "… is not valid: …".
+ * libpq's error messages repeat the text that libpq cannot parse. That text may be a password or a
+ * part of one: if a password contains an unescaped / or @, libpq mistakes the text after that
+ * character for a host, a port or a database. Therefore no error text here repeats any part of the
+ * URL, and libpq's own messages about a URL are not passed on. Each static check_ function returns
+ * NULL on success; otherwise it returns a text that completes the error "… is not valid: …".
  */
 #include <stdio.h>
 

@@ -7,8 +7,8 @@
  *   CONNECTING     connected; LISTEN is sent                   BUSY         go_on_connecting, greet
  *   BUSY           the server has answered                     READY        answered
  *   READY          an announcement is due; NOTIFY is sent      BUSY         notify_due
- *   all but DOWN   the connection fails, the server refuses,   DOWN         lose
- *                  or is silent for too long
+ *   all but DOWN   the connection fails, or the server         DOWN         lose
+ *                  refuses a statement or is silent too long
  */
 #include "adapters/store/postgres/postgres_waker.h"
 
@@ -99,7 +99,8 @@ static void expect_answer(struct pg_waker *waker, int sent)
 		lose(waker);
 }
 
-/* Turns off synchronous_commit, because a crash of the server loses notifications in any case. */
+/* Sends LISTEN. Also turns off synchronous_commit: there is no reason to wait for the disk, because
+ * a crash of the server loses all notifications, even those of committed transactions. */
 static void greet(struct pg_waker *waker)
 {
 	waker->is_greeting = true;

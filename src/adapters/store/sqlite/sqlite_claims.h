@@ -1,8 +1,8 @@
 /*
  * Implements claims (ports/claim_repository.h) for tables in SQLite. All tables whose rows are
- * claimed share the functions; the statements are templates into which the macros below insert the
- * names of tables and columns. For the columns and indexes of such a table, see
- * sql/sqlite/entitlements/0001_entitlements.sql. To add a table, write
+ * claimed share the functions. Each table has its own statements: the macros below insert the names
+ * of the table and its columns into them. For the columns and indexes that a table needs, see
+ * outbox_events in sql/sqlite/entitlements/0001_entitlements.sql. To add a table, write
  *
  *     static const struct sqlite_claims claims = SQLITE_CLAIMS("table", "id", …);
  */
@@ -24,8 +24,8 @@ struct sqlite_claims {
 };
 
 /* clang-format off */
-/* Repeats the condition of the index on open rows word for word. Otherwise SQLite could not use the
- * index. */
+/* Repeats the condition of the index <table>_open word for word, because otherwise SQLite could not
+ * use the index. */
 #define SQLITE_CLAIM_OPEN(table, busy)               \
 	" FROM " table " INDEXED BY " table "_open " \
 	"WHERE status IN ('PENDING', '" busy "') "
@@ -51,9 +51,9 @@ struct sqlite_claims {
 	" WHERE " id " = ?1 AND claim_epoch = ?3 AND status = '" busy "' " \
 	"  AND locked_by = ?2"
 
-/* ?1 to ?3 are as in SQLITE_CLAIM_IS_OURS. ?4 says how the claim ends: 'done', 'retry', 'delayed',
- * 'failed' or 'returned'. ?5 is the current time, ?6 the time at which the row is due again, ?7 the
- * error. */
+/* Ends a claim. ?1 to ?3 are as in SQLITE_CLAIM_IS_OURS. ?4 says how the claim ends: 'done',
+ * 'retry', 'delayed', 'failed' or 'returned'. ?5 is the current time, ?6 the time at which the row
+ * is due again, ?7 the error. */
 #define SQLITE_CLAIM_END_SQL(table, id, busy, done, done_at)                                 \
 	"UPDATE " table " "                                                                  \
 	"SET status = CASE ?4 "                                                              \
@@ -63,11 +63,12 @@ struct sqlite_claims {
 	"    " done_at " = CASE ?4 WHEN 'done' THEN ?5 END, "                                \
 	"    lease_until = NULL, last_error = nullif(?7, '')" SQLITE_CLAIM_IS_OURS(id, busy)
 
-/* ?1 to ?3 are as in SQLITE_CLAIM_IS_OURS. ?4 is the end of the lease. */
+/* Renews a lease. ?1 to ?3 are as in SQLITE_CLAIM_IS_OURS. ?4 is the new end of the lease. */
 #define SQLITE_CLAIM_RENEW_SQL(table, id, busy)                                \
 	"UPDATE " table " SET lease_until = ?4" SQLITE_CLAIM_IS_OURS(id, busy)
 
-/* ?1 is the current time. */
+/* Counts pending, claimed and failed rows, and computes the age of the oldest row that is pending
+ * or claimed. ?1 is the current time. */
 #define SQLITE_CLAIM_COUNT_SQL(table, busy)                                                    \
 	"SELECT coalesce(sum(status = 'PENDING'), 0), coalesce(sum(status = '" busy "'), 0), " \
 	"    (SELECT count(*) FROM " table " WHERE status = 'FAILED'), "                       \
@@ -104,7 +105,8 @@ extern const struct claim_repository_ops sqlite_claims_ops;
  *   occurred_at   the column with the time of the event
  *   busy, done    the values of `status` for a claimed row and for a finished row
  *   done_at       the column with the time at which a row became `done`
- *   swept         the condition under which a row is swept, the same as in the index <table>_ended
+ *   swept         the condition for rows that sweep() deletes, word for word as in the index
+ *                 <table>_ended
  *   ended_at      an expression for the time from which sweep() counts the age of a row
  */
 #define SQLITE_CLAIMS(table, id, occurred_at, busy, done, done_at, swept, ended_at)                \

@@ -14,7 +14,8 @@ static const char rows_sql[] =
 	" WHERE (receiver_id, sender_id) > (" receiver ", " sender ") "        \
 	" ORDER BY receiver_id, sender_id LIMIT 1)"
 
-/* Jumps from each pair of users straight to the next pair, however many messages a pair has. */
+/* Searches the index for each pair of users, starting after the previous pair. So the time does not
+ * depend on how many messages a pair has. */
 static const char directions_sql[] =
 	"WITH RECURSIVE pair(receiver_id, sender_id) AS ("
 	"  SELECT receiver_id, sender_id FROM messages WHERE rowid = " NEXT_SQL("?1", "?2")

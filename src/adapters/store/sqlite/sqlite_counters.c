@@ -1,6 +1,6 @@
 /*
- * Counters of unread messages in SQLite. lock() only reads: one session writes at a time, so the
- * rows cannot change between lock() and put().
+ * Counters of unread messages in SQLite. lock() reads the rows without locking them: because only
+ * one session writes at a time, the rows cannot change between lock() and put().
  */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
@@ -35,8 +35,8 @@ static const char list_unread_sql[] =
 	"WHERE user_id = ?4 AND message_id > ?1 AND state = 'unread' "
 	"ORDER BY message_id LIMIT ?5";
 
-/* An upsert does not work here: SQLite would first check the row to be inserted, in which a
- * negative delta violates the constraint on count. */
+/* An upsert does not work here: SQLite would first check the row to be inserted, whose count is the
+ * delta, so a negative delta would violate the constraint on count. */
 static const char add_sql[] =
 	"UPDATE counters SET count = count + ?2, version = version + 1, last_updated = ?3 "
 	"WHERE user_id = ?1 AND type = " TYPE " "

@@ -1,6 +1,7 @@
 /*
- * Counts in SQLite. add() runs one atomic UPDATE per count. lock() only reads: one session writes
- * at a time, so the rows cannot change between lock() and edit().
+ * Counts in SQLite. add() runs one atomic UPDATE per count. lock() reads the rows without locking
+ * them: because only one session writes at a time, the rows cannot change between lock() and
+ * edit().
  */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
@@ -8,10 +9,11 @@
 
 /* clang-format off */
 /*
- * An addition combines several steps: ?1 is their sum, ?6 the lowest and ?7 the highest sum after
- * any step. If current_value is between ?4 and ?5, current_value + ?6 and current_value + ?7 fit
- * into int64. CASE evaluates in order, so it compares these two values with the bounds only if they
- * fit. Beyond int64, SQLite would calculate with floating-point numbers, which are not exact.
+ * An addition combines several steps. ?1 is the sum of all steps; ?6 is the lowest and ?7 the
+ * highest sum that is reached after any of the steps. If current_value is between ?4 and ?5,
+ * current_value + ?6 and current_value + ?7 fit into int64. CASE evaluates in order, so it compares
+ * these two values with the bounds only if they fit. Beyond int64, SQLite would calculate with
+ * floating-point numbers, which are not exact.
  */
 static const char add_sql[] =
 	"UPDATE count_values SET current_value = current_value + ?1, last_updated_at = ?2 "
@@ -157,8 +159,8 @@ static void fill_listed(void *row, struct arena *arena, const struct sqlite_quer
 }
 
 /* clang-format off */
-/* Combines two lower bounds of item_id with max(). With two separate conditions, SQLite would use
- * one of them to find rows and check the other on every row. */
+/* Combines two lower bounds of item_id with max(). With two separate conditions, SQLite would begin
+ * to read at one bound, perhaps the lower one, and check the other bound on every row. */
 #define LIST_SQL(until)                                                         \
 	"SELECT item_id, current_value, last_updated_at, min_value, max_value " \
 	"FROM count_values "                                                    \

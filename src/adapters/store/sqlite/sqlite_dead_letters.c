@@ -1,7 +1,8 @@
 /*
- * Dead letters in SQLite. Resolving a letter first changes the row that failed, if there is one,
- * and then the letter itself, if letters have a table of their own; the second statement checks the
- * result of the first. Every action of an operator is recorded in the same transaction.
+ * Dead letters in SQLite. Resolving a letter first changes the row that failed, if there is one.
+ * Then, if the letters have a table of their own, a second statement changes the letter itself. To
+ * replay a row that failed, it does so only if the first statement has made the row PENDING. The
+ * operator's action is recorded in the same transaction.
  */
 #include "adapters/store/sqlite/sqlite_dead_letters.h"
 

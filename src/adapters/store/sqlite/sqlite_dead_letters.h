@@ -1,6 +1,8 @@
 /*
- * Dead letters (ports/dead_letter_repository.h) in SQLite, as views of the tables that contain
- * them.
+ * Dead letters (ports/dead_letter_repository.h) in SQLite. The dead letters of an outbox are its
+ * FAILED rows. Those of notifications and of outbound messages have tables of their own,
+ * notification_dlq and outbound_dlq. The functions are the same for all; only the statements
+ * differ.
  */
 #ifndef QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_DEAD_LETTERS_H
 #define QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_DEAD_LETTERS_H
@@ -9,7 +11,7 @@
 #include "ports/dead_letter_repository.h"
 
 /*
- * The statements of one view:
+ * The statements for the dead letters of an outbox, of notifications or of outbound messages:
  *
  *   put      stores a letter: id, kind, type, key, position, error, payload, attempt_count, time
  *   list     takes kind, the id of the last letter seen, and a limit
@@ -17,10 +19,11 @@
  *            attempt_count, created, payload
  *   row      takes kind, id and the new status (PENDING or DISCARDED); changes the row that failed
  *   letter   takes the parameters of `row` and the time; marks the letter as resolved
- *   depth    counts unresolved letters
+ *   depth    takes kind, which may be empty; counts unresolved letters
  *
- * `put` and `letter` are NULL if letters have no table of their own. The letter has been resolved
- * if `letter`, or `row` if `letter` is NULL, has changed exactly one row.
+ * `put` and `letter` are NULL if the letters have no table of their own. To resolve a letter, `row`
+ * runs first and then `letter`, unless it is NULL. The letter has been resolved if the last of
+ * these statements has changed exactly one row.
  */
 struct sqlite_dead_letters {
 	struct dead_letter_repository base;

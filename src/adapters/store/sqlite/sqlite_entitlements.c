@@ -1,7 +1,7 @@
 /*
  * Entitlements, their sources and their audit in SQLite. The audit is one table without partitions,
- * so tend_audit() deletes old months row by row, in chunks that are small enough not to delay other
- * writers.
+ * so tend_audit() deletes old months row by row. Each of its transactions deletes at most
+ * AUDIT_CHUNK rows, so that other writers need not wait long for their turn.
  */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
@@ -66,7 +66,8 @@ static const char list_sql[] =
 	"WHERE user_id = ?1 AND stock_keeping_unit > ?2 AND (?4 = '' OR status = ?4) "
 	"ORDER BY stock_keeping_unit LIMIT ?3";
 
-/* Returns the beginning of the month that is ?2 months before the month of ?1. */
+/* ?1 is a time. Returns the time at which the month began that is ?2 months before the month of
+ * ?1. */
 static const char kept_sql[] =
 	"SELECT 1000000 * unixepoch(?1 / 1000000, 'unixepoch', 'start of month', "
 	"    '-' || ?2 || ' months')";

@@ -1,4 +1,5 @@
-/* Erasers in SQLite: one array of SQL statements per service. */
+/* Erasers in SQLite. Each service has an eraser: a list of places, with the SQL statements that
+ * count and erase the rows of each place. */
 #ifndef QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_ERASER_H
 #define QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_ERASER_H
 
@@ -11,8 +12,8 @@ struct sqlite_erase_statement {
 	const char *values;
 };
 
-/* How the rows of one place are counted and erased. The last statement of `erase` determines the
- * number of erased rows. */
+/* How the rows of one place are counted and erased. The number of erased rows is the number of rows
+ * that the last statement of `erase` has changed. */
 struct sqlite_erase_place {
 	struct sqlite_erase_statement count;
 	struct sqlite_erase_statement

@@ -1,7 +1,7 @@
 /*
  * The places where SQLite keeps data about a person, service by service. Published events of
- * dialogs and the answers stored under Idempotency-Keys are not listed, because they are deleted
- * anyway: the events after a day, the answers after --idempotency-ttl.
+ * dialogs and the answers stored under Idempotency-Keys are not erased, because they are soon
+ * deleted without an eraser: the events after a day, the answers after --idempotency-ttl.
  */
 #include "adapters/store/sqlite/sqlite_eraser.h"
 
@@ -30,8 +30,8 @@
 
 #define IS_FROM UNSENT " AND instr(CAST(payload AS TEXT), ?1) > 0"
 
-/* Conversations are erased after messages, because the statements find messages through
- * conversations. */
+/* Conversations are erased after messages, because SENT_SQL uses the conversations to find the
+ * messages that the person sent. */
 const struct sqlite_eraser sqlite_dialogs_eraser = {
 	.base = {
 		.ops = &sqlite_eraser_ops,
@@ -70,8 +70,8 @@ const struct sqlite_eraser sqlite_dialogs_eraser = {
 
 /* ---- counters ---------------------------------------------------------------------------- */
 
-/* A counted message stays for 30 days, marked as read, because the message's event may be delivered
- * again. */
+/* A counted message is not deleted but marked as read, and swept after 30 days. If its event is
+ * delivered again, the row prevents the message from being counted again. */
 const struct sqlite_eraser sqlite_counters_eraser = {
 	.base = {
 		.ops = &sqlite_eraser_ops,
@@ -96,8 +96,8 @@ const struct sqlite_eraser sqlite_counters_eraser = {
 	"FROM outbox_events WHERE event_id IN ("                                           \
 	"  SELECT event_id FROM entitlement_audit WHERE user_id = ?1) "
 
-/* Events are erased first, because the statement finds them through the audit lines. It finds and
- * erases published events too. */
+/* Events are erased first, because EVENTS_SQL finds them through the audit lines. Published events
+ * are erased, too. */
 const struct sqlite_eraser sqlite_entitlements_eraser = {
 	.base = {
 		.ops = &sqlite_eraser_ops,
@@ -153,8 +153,8 @@ const struct sqlite_eraser sqlite_notifications_eraser = {
 	"rowid IN (SELECT rowid FROM outbound_messages "                                   \
 	"  WHERE aggregate_key = ?1 ORDER BY rowid LIMIT ?2)"
 
-/* The id of an erased message stays in sent_messages, because the message's event may be delivered
- * again. */
+/* The id of an erased message is kept in sent_messages. If the message's event is delivered again,
+ * the id prevents the message from being sent. */
 const struct sqlite_eraser sqlite_limits_eraser = {
 	.base = {
 		.ops = &sqlite_eraser_ops,

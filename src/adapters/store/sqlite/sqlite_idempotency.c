@@ -1,6 +1,6 @@
 /*
- * Idempotency keys in SQLite. An expired key counts as absent: find() does not see it and put()
- * replaces it. If put() finds a key that has not expired, another transaction has stored it since
+ * Idempotency-Keys in SQLite. An expired key counts as absent: find() skips it and put() replaces
+ * it. If put() finds a key that has not expired, another transaction has stored the key since
  * find(), so the batch runs again.
  */
 #include "adapters/store/sqlite/sqlite_internal.h"
@@ -25,16 +25,18 @@ static const char put_sql[] =
 	"    lease_until = excluded.lease_until, expires_at = excluded.expires_at "
 	"WHERE idempotency_keys.expires_at <= ?12";
 
-/* ?1 and ?2 are the last scope and key seen, or the prefix and '' at first. ?3 is greater than
- * every scope to list, ?4 is the limit. */
+/* ?1 and ?2 are the scope and key of the last row of the previous page; for the first page, they
+ * are the prefix of the scopes and ''. ?3 is greater than every scope with that prefix. ?4 is the
+ * limit. */
 static const char list_sql[] =
 	"SELECT scope, key, length(fingerprint), status, body, owner, lease_until, note "
 	"FROM idempotency_keys "
 	"WHERE (scope, key) > (?1, ?2) AND scope < ?3 "
 	"ORDER BY scope, key LIMIT ?4";
 
-/* The statements claim, finish, forget and release take scope, key and owner as ?1 to ?3. Claim and
- * release also take the current time as ?4, and claim takes more values. */
+/* In claim_sql, finish_sql, forget_sql and release_sql, ?1 to ?3 are the scope, the key and the
+ * owner. In claim_sql and release_sql, ?4 is the current time. In claim_sql, ?5 is the end of the
+ * lease, ?6 the note, and ?7 to ?10 are the answer. */
 static const char claim_sql[] =
 	"UPDATE idempotency_keys SET owner = ?3, lease_until = ?5, note = ?6, status = ?7, "
 	"content_type = ?8, location = ?9, body = ?10 "

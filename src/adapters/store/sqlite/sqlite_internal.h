@@ -3,12 +3,13 @@
  * folder of src/ includes it.
  *
  *   writer       the one connection that writes and checkpoints, and its lock (the turn)
- *   session      uses a connection: the writer's, or one of its own for reading
+ *   session      uses the writer's connection or, if it only reads, a connection of its own
  *   query        one statement, run for each row of a batch; repositories consist of queries
  *
- * There are two locks: the writer's turn, held during a write transaction, and the store's gate,
- * held shared during a read. The holder of the turn may also take the gate exclusively; a reader,
- * which holds the gate, never takes the turn. Therefore the two cannot deadlock.
+ * There are two locks: the writer's turn, held during a transaction of a write session, and the
+ * store's gate, held shared during a transaction of a read session. A thread that holds the turn
+ * may also take the gate exclusively. But a thread that holds the gate never waits for the turn.
+ * Therefore the two locks cannot cause a deadlock.
  */
 #ifndef QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_INTERNAL_H
 #define QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_INTERNAL_H
@@ -41,8 +42,9 @@ struct sqlite_writer {
 	int checkpoint_at;       /* checkpoint when the WAL has this many frames */
 	bool checkpoint_failing; /* the last checkpoint failed */
 
-	/* Two constants, which tests can lower: how many frames are written between two
-	 * checkpoints, and at how many frames new reads wait until the WAL has been emptied. */
+	/* Constants, except that tests lower them: how many frames are written between two
+	 * checkpoints, and how many frames make the WAL so long that new reads have to wait for a
+	 * full checkpoint. */
 	int checkpoint_step;
 	int wal_frames_max;
 };
@@ -71,7 +73,8 @@ struct sqlite_store {
 /* Casts, and aborts if `store` is not a SQLite store. */
 struct sqlite_store *sqlite_store_of(struct store *store);
 
-/* Record for is_up() and the log that a session of this kind failed or worked. Any thread. */
+/* Record, for is_up(), whether sessions of this kind fail or work, and log each change. Any thread
+ * may call these functions. */
 void sqlite_store_failed(struct sqlite_store *store, enum session_kind kind, enum status status,
 	int rc, const struct sqlite_connection *connection);
 void sqlite_store_worked(struct sqlite_store *store, enum session_kind kind);
@@ -94,8 +97,8 @@ void sqlite_writer_init(struct sqlite_writer *writer);
 QP_MUST_CHECK int sqlite_writer_open(struct sqlite_store *store, int flags);
 
 /* Copies the rest of the WAL into the database, syncs the database, and empties the WAL. After that
- * the writer is no longer in doubt. Also succeeds if the WAL cannot be emptied because another
- * program uses the file. */
+ * the writer is no longer in doubt. Also succeeds if another program that uses the file prevents
+ * SQLite from copying or emptying the WAL completely. */
 QP_MUST_CHECK int sqlite_writer_settle(struct sqlite_writer *writer);
 
 /* Called before each transaction: checkpoints if a checkpoint is due, and reopens the file after an
@@ -103,8 +106,9 @@ QP_MUST_CHECK int sqlite_writer_settle(struct sqlite_writer *writer);
 QP_MUST_CHECK int sqlite_writer_prepare(struct sqlite_store *store);
 
 /*
- * Called after a COMMIT has failed: keeps readers out and reopens the file. Returns true if the
- * transaction is certainly not in the file and never will be, and false if it may be.
+ * Called after a COMMIT has failed: reopens the file, while reads have to wait. Returns true if the
+ * transaction is certainly not in the file and never will be. Returns false if the transaction may
+ * be in the file.
  */
 QP_MUST_CHECK bool sqlite_writer_lost_commit(struct sqlite_store *store);
 
@@ -174,7 +178,7 @@ int64_t sqlite_now_us(const struct sqlite_session *session);
 struct sqlite_value {
 	enum { SQLITE_VALUE_INT, SQLITE_VALUE_TEXT, SQLITE_VALUE_BLOB, SQLITE_VALUE_NULL } kind;
 	int64_t number;
-	/* not copied; must stay valid until the query's next run or its close */
+	/* not copied; must stay valid until the query is started again or closed */
 	struct slice bytes;
 };
 
@@ -198,15 +202,15 @@ static inline struct sqlite_value sqlite_null(void)
 	return (struct sqlite_value){.kind = SQLITE_VALUE_NULL};
 }
 
-/* Expands to the last two arguments of the functions below: the values of ?1, ?2, … and their
- * number. */
+/* Expands to the arguments `values` and `count` of the functions below: the values of ?1, ?2, … and
+ * their number. */
 #define SQLITE_VALUES(...)                                                                         \
 	(const struct sqlite_value[]){__VA_ARGS__},                                                \
 		sizeof((const struct sqlite_value[]){__VA_ARGS__}) / sizeof(struct sqlite_value)
 
 /*
- * A query remembers its first failure. From then on the other functions do nothing, until
- * sqlite_query_close() reports the failure, so that a loop over a batch needs no checks.
+ * A query remembers its first failure. From then on the functions below do nothing, except that
+ * sqlite_query_close() returns the status of the failure. So a loop over a batch needs no checks.
  */
 struct sqlite_query {
 	struct sqlite_session *session;
@@ -227,7 +231,7 @@ void sqlite_query_start(
 /* Moves to the next row of the run. Returns false at the end. */
 bool sqlite_query_next(struct sqlite_query *query);
 
-/* Return a column of the current row, to which sqlite_query_next() has moved. */
+/* Return a column of the current row, i.e. the row to which the last sqlite_query_next() moved. */
 int64_t sqlite_query_int(const struct sqlite_query *query, int column);
 bool sqlite_query_is_null(const struct sqlite_query *query, int column);
 
@@ -252,9 +256,9 @@ void sqlite_query_change_one(
 QP_MUST_CHECK enum status sqlite_query_close(struct sqlite_query *query);
 
 /*
- * A statement that reads a page of rows: ?1 and ?2 are page->after, ?3 page->after_number, ?4
- * page->user_id, ?5 page->limit, ?6 page->after_minor, ?7 page->from, ?8 page->until. A statement
- * may leave out parameters.
+ * A statement that reads a page of rows, and the function that fills a row. The parameters are ?1
+ * page->after[0], ?2 page->after[1], ?3 page->after_number, ?4 page->user_id, ?5 page->limit, ?6
+ * page->after_minor, ?7 page->from, and ?8 page->until. A statement need not use all of them.
  */
 struct sqlite_list {
 	const char *sql;
@@ -272,12 +276,12 @@ QP_MUST_CHECK enum status sqlite_list_rows(struct session *session, struct arena
 void *sqlite_more_room(
 	struct arena *arena, void *elements, size_t size, size_t count, size_t *room);
 
-/* Runs `sql` in a transaction of its own. `sql` deletes rows older than ?1 (`before_us`), at most
- * ?2 (`limit`). Sets `deleted` to the number of deleted rows. */
+/* Runs `sql` in a transaction of its own. `sql` must delete at most ?2 (`limit`) rows from before
+ * the time ?1 (`before_us`). Sets `deleted` to the number of deleted rows. */
 QP_MUST_CHECK enum status sqlite_sweep(
 	struct session *session, const char *sql, int64_t before_us, size_t limit, size_t *deleted);
 
-/* Like sqlite_sweep(), for rows older than `age_us`. */
+/* Like sqlite_sweep(), except that ?1 is the time `age_us` before the current time. */
 QP_MUST_CHECK enum status sqlite_sweep_age(
 	struct session *session, const char *sql, int64_t age_us, size_t limit, size_t *deleted);
 

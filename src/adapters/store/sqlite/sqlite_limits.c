@@ -1,6 +1,6 @@
 /* Limits of users in SQLite. settle() records how many reserved slots were confirmed or given back.
- * Each settlement names the window in which the slots were reserved. If the user's row is no longer
- * in that window, the settlement changes nothing. */
+ * Each settlement names the window in which the slots were reserved. If a new window has begun in
+ * the user's row since then, the settlement changes nothing. */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
 #include "adapters/store/sqlite/sqlite_eraser.h"

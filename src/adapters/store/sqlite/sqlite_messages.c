@@ -1,7 +1,8 @@
 /*
- * Messages in SQLite. A dialog is the union of two directions, each read from the index
- * messages_dialog, newest first. INDEXED BY makes a statement fail if SQLite cannot use the index,
- * instead of silently becoming slow.
+ * Messages in SQLite. A dialog consists of the messages in two directions; each direction is read
+ * from the index messages_dialog, newest first. Many statements name their index with INDEXED BY.
+ * If SQLite cannot use that index, the statement fails, whereas otherwise it would silently become
+ * slow.
  */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
@@ -18,8 +19,9 @@ static const char put_sql[] =
 	"INSERT INTO messages (receiver_id, id, sender_id, text, created_at) "
 	"VALUES (?1, ?2, ?3, ?4, ?5)";
 
-/* Most messages belong to the span that their conversation's row already has. Then this statement
- * changes nothing. */
+/* ?3 is the id of a conversation's newest message. The first 7 characters of the id are its span,
+ * which says to within about 17 minutes when the message was sent. If the conversation's row already has
+ * this span, as it usually does, the statement changes nothing. */
 static const char end_sql[] =
 	"INSERT INTO conversations (user_id, other_id, last_span) "
 	"VALUES (?1, ?2, substr(?3, 1, 7)) "
@@ -68,9 +70,9 @@ static const char list_own_sql[] = DIRECTION_SQL("?1", "?2");
 
 /*
  * ?1 is the user. Lists only conversations whose last message has an id below ?2. ?3 is the limit.
- * The index is sorted by span, so SQLite sorts the conversations of only one span at a time by
- * their last messages, and stops when the page is full. CROSS JOIN makes SQLite read the page
- * before the messages, because SQLite never reorders the tables of a CROSS JOIN.
+ * The index conversations_newest is sorted by span. So SQLite sorts the conversations of only one
+ * span at a time by their last messages, and stops when the page is full. CROSS JOIN makes SQLite
+ * read the page before the messages, because SQLite never reorders the tables of a CROSS JOIN.
  */
 static const char list_conversations_sql[] =
 	"WITH page AS MATERIALIZED ("

@@ -2,8 +2,8 @@
  * Notifications in SQLite, with their dead letters (notification_dlq) and the inbox of processed
  * events (processed_events).
  *
- * Invariant: a FAILED notification has an unresolved letter with the same id; `quipu verify` checks
- * this. One transaction writes both.
+ * Invariant, which `quipu verify` checks: a FAILED notification has an unresolved letter with the
+ * same id. The status and the letter are written in one transaction.
  */
 #include "adapters/store/sqlite/sqlite_eraser.h"
 #include "adapters/store/sqlite/sqlite_repositories.h"
@@ -158,7 +158,8 @@ static const struct sqlite_dead_letters dead = {
 		"    FROM notification_dlq "
 		"    WHERE resolved_at IS NULL AND kind = 'notification' AND kind = ?1 "
 		"      AND id = ?2)",
-	/* A notification that has been swept can no longer be replayed. */
+	/* Resolves the letter of a notification by a replay only if `row` has made the notification
+	 * PENDING. If the notification has been swept, an operator can only discard its letter. */
 	.letter =
 		"UPDATE notification_dlq "
 		"SET resolved_at = ?4, resolution = CASE ?3 WHEN 'PENDING' THEN 'REPLAYED' "

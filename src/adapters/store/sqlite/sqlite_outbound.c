@@ -1,8 +1,8 @@
 /*
  * Messages on their way to a provider, in SQLite, with their dead letters (outbound_dlq).
  *
- * Invariant: a FAILED message has an unresolved letter with the same id. One transaction writes
- * both.
+ * Invariant: a FAILED message has an unresolved letter with the same id. The status and the letter
+ * are written in one transaction.
  */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
@@ -66,7 +66,8 @@ static enum status unqueue(
 	return sqlite_query_close(&query);
 }
 
-/* Rows are claimed in the order of created_at, so each message of a batch gets a different time. */
+/* Rows are claimed in the order of created_at. Each message of a batch gets a later created_at than
+ * the one before it, so that the messages are claimed in the order of the batch. */
 static enum status put(const struct outbound_repository *repository, struct session *base,
 	struct outbound_message *messages, size_t count)
 {
@@ -174,7 +175,8 @@ static const struct sqlite_dead_letters dead = {
 		"    SELECT 1 "
 		"    FROM outbound_dlq d "
 		"    WHERE d.resolved_at IS NULL AND d.kind = ?1 AND d.id = ?2)",
-	/* A message that has been swept can no longer be replayed. */
+	/* Resolves a letter by a replay only if `row` has made the message PENDING. If the message
+	 * has been swept, an operator can only discard its letter. */
 	.letter =
 		"UPDATE outbound_dlq "
 		"SET resolved_at = ?4, resolution = CASE ?3 WHEN 'PENDING' THEN 'REPLAYED' "

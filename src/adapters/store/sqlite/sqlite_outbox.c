@@ -1,5 +1,5 @@
-/* Outboxes in SQLite: tables of events, which relays claim. Rows that are FAILED are the dead
- * letters. */
+/* Outboxes in SQLite. An outbox is a table of events that relays claim. Its dead letters are the
+ * rows that are FAILED. */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
 #include <assert.h>

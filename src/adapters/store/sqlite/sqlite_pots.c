@@ -1,8 +1,8 @@
 /*
  * Pots and their coins in SQLite. A pot's lock is a token and an expiry in the pot's row. Sessions
  * of this process never compete for the lock, because only one of them writes at a time; the lock
- * keeps out other programs that write to the file. Every change checks the token in its WHERE, so a
- * batch that has lost its lock changes nothing and runs again.
+ * keeps out other programs that write to the file. The WHERE clause of every change checks the
+ * token, so a batch that has lost its lock changes nothing and runs again.
  */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
@@ -15,8 +15,8 @@ static const char take_sql[] =
 
 /*
  * change_sql and change_or_add_sql change a row only while the token ?4 holds the pot's lock.
- * change_or_add_sql can also insert a kind of coin that was never in the pot, but costs several
- * times as much.
+ * change_or_add_sql can also insert a kind of coin that was never in the pot, but takes several
+ * times as long.
  */
 static const char change_sql[] =
 	"UPDATE coin SET coin_count = ?3 "
@@ -105,8 +105,8 @@ static bool read_content(struct sqlite_query *query, struct pot_content *pot)
 	return is_there;
 }
 
-/* Reads the pots. A pot that exists, but whose lock could not be taken, is busy: another token
- * holds the lock. */
+/* Reads the contents of the pots, and sets `busy` in each pot that exists but whose lock
+ * take_locks() could not take, because another token holds it. */
 static enum status read_taken(
 	struct sqlite_session *session, struct pot_content *pots, size_t count)
 {
@@ -289,8 +289,8 @@ static enum status count_pots(struct sqlite_session *session, int64_t *total)
 	return sqlite_query_close(&query);
 }
 
-/* Fills the pages. Skipping pots with OFFSET costs as much as reading them, so this does not query
- * a page beyond the last pot. */
+/* Fills the pages. Skipping pots with OFFSET takes as long as reading them, so a page that begins
+ * after the last pot is left empty without a query. */
 static enum status fill_pages(struct sqlite_session *session, struct arena *arena,
 	struct pot_page *pages, size_t count, int64_t total)
 {

@@ -1,9 +1,9 @@
 /*
  * Implements queries. A query is one prepared statement, run once for each row of a batch.
  *
- * SQLite runs in this process, so a statement per row costs no round trip, and a loop of small
- * statements is as fast as one large statement and easier to read. To keep the loops free of
- * checks, a query remembers its first failure and ignores the calls that follow.
+ * SQLite runs in this process, so a statement costs no round trip. Therefore a loop that runs a
+ * small statement for each row is as fast as one large statement, and it is easier to read. To keep
+ * the loops free of checks, a query remembers its first failure and ignores the calls that follow.
  */
 #include "adapters/store/sqlite/sqlite_internal.h"
 

@@ -1,7 +1,6 @@
 /*
- * Sessions and their transactions. All write sessions share the writer's connection, so a write
- * session is little more than the right to use that connection; each read session has a connection
- * of its own.
+ * Sessions and their transactions. All write sessions share the writer's connection; each read
+ * session has a connection of its own.
  *
  *   state     event                            next      lock held
  *   idle      begin, snapshot_begin            active    write: the writer's turn; read: the gate
@@ -82,8 +81,8 @@ static void leave(struct sqlite_session *session)
 		pthread_rwlock_unlock(&store->gate);
 }
 
-/* Rolls back, unless the failed statement has already done so. Returns false if the rollback
- * failed. */
+/* Rolls back, unless SQLite has already done so because a statement failed. Returns false if the
+ * rollback failed. */
 static bool undo(struct sqlite_connection *connection)
 {
 	if (!connection->db || sqlite3_get_autocommit(connection->db))

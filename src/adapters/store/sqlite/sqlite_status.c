@@ -27,11 +27,11 @@ enum status sqlite_status(int rc)
 
 /*
  * COMMIT writes the pages to the WAL, marks the last page as the end of the transaction, and calls
- * fsync. If one of these steps fails, the transaction is not visible for now; but if the mark was
- * written, a recovery will find and apply the transaction. Not even SQLITE_FULL proves that the
- * mark is not on the disk: COMMIT may overwrite older frames of the WAL, which may already contain
- * the very bytes that did not fit. Only two codes prove that nothing was written, because SQLite
- * returns them before the first write.
+ * fsync. If one of these steps fails, the transaction is not visible for now. But if the mark is in
+ * the WAL, a recovery will find and apply the transaction. Even after SQLITE_FULL the mark may be
+ * there: COMMIT may overwrite older frames of the WAL, and these may already contain exactly the
+ * bytes that it could not write. Only SQLITE_BUSY and SQLITE_CONSTRAINT prove that nothing was
+ * written, because SQLite returns them before the first write.
  */
 enum status sqlite_commit_status(int rc)
 {

@@ -1,10 +1,10 @@
 /*
- * The store: starts, reports its health, and passes on announcements. The code for connections is
- * in sqlite_writer.c and sqlite_session.c.
+ * Implements the store's own functions: start, health, and announcements. The code for connections
+ * is in sqlite_writer.c and sqlite_session.c.
  *
- * The sessions report their results: after a failure the store is down, after a success it is up
- * again. No thread probes the file. Announcements stay in the process, because no other process
- * uses the file.
+ * Health depends on what the sessions report: after a failure the store is down, and after a
+ * success it is up again. No thread probes the file. Announcements are not sent to other processes,
+ * because no other process uses the file.
  */
 #include "adapters/store/sqlite/sqlite_store.h"
 
@@ -15,8 +15,8 @@
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
 /*
- * After a failure the store counts as down until a session succeeds, but for no longer than this.
- * Without the limit, a process that gets no requests while its store is down would never find out
+ * After a failure the store counts as down until a session succeeds, but not longer than DOWN_NS.
+ * Without this limit, a process that gets no requests while its store is down would never find out
  * that the file works again.
  */
 #define DOWN_NS (5 * NS_PER_S)
@@ -29,8 +29,8 @@ struct sqlite_store *sqlite_store_of(struct store *store)
 	return (struct sqlite_store *)store;
 }
 
-/* Lets a thread that waits for the exclusive lock go before new readers. Otherwise a steady stream
- * of reads would keep that thread out for ever. */
+/* Initializes the gate so that new readers have to wait while a thread waits for the exclusive
+ * lock. Otherwise a steady stream of reads could make that thread wait for ever. */
 static void init_gate(pthread_rwlock_t *gate)
 {
 	pthread_rwlockattr_t attributes;
@@ -43,8 +43,8 @@ static void init_gate(pthread_rwlock_t *gate)
 
 /*
  * By default SQLite counts the memory it uses, under a lock that all threads share. Counting takes
- * a tenth of the time of a small statement, and Quipu does not use the number. The call has no
- * effect after a database has been opened.
+ * a tenth of the time of a small statement, and Quipu does not use the result. Call this before the
+ * process opens a database, because sqlite3_config() has no effect after that.
  */
 static void stop_counting_memory(void)
 {

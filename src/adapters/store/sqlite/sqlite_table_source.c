@@ -70,8 +70,8 @@ static const char *keep(struct table_source *source, const unsigned char *text)
 	return memcpy(copy, text, len);
 }
 
-/* Returns the first column of the query's first row, or 0 if there is no row or the table does not
- * exist. */
+/* Returns the first column of the query's first row, or 0 if there is no row or the query fails,
+ * e.g. because the file has no table sqlite_sequence. */
 static int64_t number(struct table_source *source, const char *sql)
 {
 	sqlite3_stmt *stmt = NULL;
@@ -264,8 +264,9 @@ static int attach(struct table_source *source, const char *path)
 	return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* Leaves out each key that expires later in the attached file. `later` is the SQL operator that
- * compares the expiries: > or, to leave out keys with equal expiries too, >=. */
+/* Leaves out each key that expires later in the file that was attached last. `later` is the SQL
+ * operator that compares the expiry there with the expiry here: ">", or ">=" to also leave out keys
+ * that expire at the same time in both files. */
 static void narrow(struct table_source *source, struct source_table *keys, const char *later)
 {
 	struct buffer where = buffer_make(&source->arena, 512);
@@ -288,9 +289,9 @@ static struct source_table *keys_of(struct table_source *source)
 	return NULL;
 }
 
-/* Compares the keys of the source at `at` with those of every other source that still has keys to
- * copy. A source without such keys can be skipped: each key that it left out is also in another
- * source, where it expires no earlier. */
+/* Compares the keys of the source at `at` with those of every other source that has keys to copy. A
+ * source that has left out all its keys can be skipped: for each of these keys there is a source
+ * that keeps it, and there the key expires at the same time or later. */
 bool table_source_share_keys(struct table_source *const *sources, size_t count, size_t at,
 	int64_t *left_out, char *why, size_t size)
 {

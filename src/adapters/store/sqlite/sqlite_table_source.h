@@ -1,8 +1,8 @@
 /*
  * The tables of one SQLite file, to be copied to another engine. No server may use the file at
- * the same time. These functions do not change its data, but table_source_close() copies the
+ * the same time. These functions do not change any row, but table_source_close() copies the
  * write-ahead log into the file. All functions block; call them on the main thread. Functions that
- * can fail write a sentence to `why`.
+ * can fail write the reason to `why`, as a sentence.
  */
 #ifndef QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_TABLE_SOURCE_H
 #define QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_TABLE_SOURCE_H
@@ -29,10 +29,10 @@ const char *table_source_component(const struct table_source *source, size_t ind
 
 /*
  * For a target that keeps the Idempotency-Keys of all sources in one table, where a key can occur
- * only once. If several sources have the same key, the source where it expires last keeps it; if it
- * expires at the same time in several sources, the first of them keeps it. This function makes the
- * source at index `at` leave out the keys that other sources keep, and sets `left_out` to their
- * number. Call it for every source.
+ * only once. A key that several sources contain is copied from the source in which it expires last.
+ * If it expires last in more than one source, it is copied from the first of these. This function
+ * makes the source at index `at` leave out the keys that are copied from other sources, and sets
+ * `left_out` to their number. Call it for every source.
  */
 QP_MUST_CHECK bool table_source_share_keys(struct table_source *const *sources, size_t count,
 	size_t at, int64_t *left_out, char *why, size_t size);

@@ -3,17 +3,18 @@
  * the file after an I/O error.
  *
  * By default SQLite would checkpoint at the end of a COMMIT and hide errors of the checkpoint. This
- * writer instead checkpoints before a transaction begins, when the answers of the previous
- * transaction are already on their way. Long reads can make the WAL grow: a checkpoint cannot copy
- * pages that a running read must not see yet, and the WAL cannot start over while a read uses it.
- * If the WAL reaches WAL_BYTES_MAX, new reads must wait while a full checkpoint runs.
+ * writer instead checkpoints before a transaction begins, so that the answers of the previous
+ * transaction need not wait for the checkpoint. Long reads can make the WAL grow: a checkpoint
+ * cannot copy pages that are newer than the snapshot of a running read, and SQLite cannot overwrite
+ * the WAL from its beginning while a read uses the WAL. If the WAL reaches WAL_BYTES_MAX, new reads
+ * must wait while a full checkpoint runs.
  *
- * After a failed fsync, calling fsync again is not enough: the kernel reports the failure once and
- * then treats pages that never reached the disk as clean. SQLite does not write those pages again
- * either: it does not copy the pages of a partial checkpoint a second time, and does not sync the
- * frames that a recovery finds in the WAL. So the writer closes all connections and opens the file
- * again. SQLite then reads the WAL from its beginning and no longer knows which pages it has
- * copied, so the next checkpoint writes all of them again.
+ * After a failed fsync, calling fsync again is not enough: the kernel reports the failure only
+ * once, and marks the pages as clean although they never reached the disk. SQLite does not write
+ * those pages again either: it does not copy the pages of a partial checkpoint a second time, and
+ * does not sync the frames that a recovery finds in the WAL. So the writer closes all connections
+ * and opens the file again. SQLite then reads the WAL from its beginning, without a record of which
+ * pages were copied, so the next checkpoint writes all of them again.
  *
  * Invariant: a transaction begins only while in_doubt is false.
  */
@@ -72,8 +73,8 @@ static int checkpoint_behind_gate(struct sqlite_store *store)
 	return rc;
 }
 
-/* Logs when checkpoints begin to fail, and when they work again. Transactions work even if
- * checkpoints fail. */
+/* Logs when checkpoints begin to fail, and when they work again. Such a failure has a log line of
+ * its own, because transactions can still work, e.g. on a full disk. */
 static void note_checkpoint(struct sqlite_store *store, int rc)
 {
 	struct sqlite_writer *writer = &store->writer;
@@ -164,10 +165,10 @@ int sqlite_writer_prepare(struct sqlite_store *store)
 }
 
 /*
- * The WAL is the proof: reopen() counts the frames in the WAL and then empties the WAL. The
- * transaction is lost if there were no frames, or exactly as many as before the COMMIT. But if a
- * checkpoint had run since the previous COMMIT, an equal number proves nothing, because the failed
- * COMMIT may have overwritten the WAL from its beginning.
+ * Compares how many frames the WAL contained before and after the failed COMMIT. reopen() counts
+ * the frames and then empties the WAL. The transaction is lost if there were no frames, or exactly
+ * as many as before the COMMIT. But if a checkpoint had run since the previous COMMIT, an equal
+ * number proves nothing, because the failed COMMIT may have overwritten the WAL from its beginning.
  */
 bool sqlite_writer_lost_commit(struct sqlite_store *store)
 {

@@ -1,7 +1,8 @@
 /*
- * Declarations shared by the files of the tracing store. A wrapper consists of the port's struct,
- * followed by a pointer to the inner object, i.e. the one that it wraps. Most functions of a
- * wrapped repository have the same four lines:
+ * Declarations shared by the files of the tracing store. A tracing session or repository is a
+ * wrapper: it consists of the port's struct, followed by a pointer to the inner object, i.e. the
+ * session or repository that it wraps. Most functions of a tracing repository have the same four
+ * lines:
  *
  *     inner = …_of(repository);                              the checked cast
  *     trace = trace_begin(session, "counts", "add");         unwraps the session
@@ -36,7 +37,7 @@ struct trace {
 	int64_t start_ns; /* when the call began; 0 if debug lines are not logged */
 };
 
-/* Begins to trace a call. `session` is a wrapped session that the calling thread may use. */
+/* Begins to trace a call. `session` is a tracing session that the calling thread may use. */
 struct trace trace_begin(struct session *session, const char *group, const char *verb);
 
 /* Like trace_begin(), for verbs of the store itself. */
@@ -55,11 +56,11 @@ void trace_end_void(const struct trace *trace);
 
 /* ---- sessions ---------------------------------------------------------------------------- */
 
-/* Opens a session of the inner store and wraps it. `store` is the wrapper. */
+/* Opens a session of the inner store and wraps it. `store` is the tracing store. */
 struct session *tracing_session_new(
 	struct store *store, struct store *inner, enum session_kind kind);
 
-/* Returns the inner session. Aborts if `session` is not a wrapped session. */
+/* Returns the inner session. Aborts if `session` is not a tracing session. */
 struct session *tracing_session_inner(struct session *session);
 
 /* ---- repositories ------------------------------------------------------------------------ */
@@ -158,9 +159,9 @@ struct tracing_outbox_groups {
 };
 
 /*
- * The _init functions wrap `inner` in the struct `tracing`, which the caller provides and must keep
- * while the result is used. They return NULL if `inner` is NULL, which means that the engine has no
- * such repository.
+ * The _init functions wrap `inner` in the struct `tracing` and return a pointer into that struct,
+ * so the caller must keep the struct as long as it uses the result. They return NULL if `inner` is
+ * NULL, which means that the engine has no such repository.
  */
 const struct eraser *tracing_eraser_init(
 	struct tracing_eraser *tracing, const struct eraser *inner);

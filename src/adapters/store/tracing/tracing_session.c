@@ -1,6 +1,6 @@
 /*
- * Sessions of the tracing store. A wrapped session contains the inner session and has the same
- * rules for threads and transactions.
+ * Sessions of the tracing store. A tracing session contains the inner session, and the same rules
+ * for threads and transactions apply to it.
  */
 #include <stdlib.h>
 

@@ -2,8 +2,8 @@
  * Implements the tracing store itself: it logs calls, forwards the store's own verbs, and wraps the
  * repositories.
  *
- * Invariant: an inner session never leaves this folder, and a wrapped session never reaches an
- * inner repository. The checked casts, here and in the inner store, abort otherwise.
+ * Invariant: no code outside this folder gets an inner session, and no inner repository gets a
+ * tracing session. The checked casts, here and in the inner store, abort otherwise.
  */
 #include "adapters/store/tracing/tracing_store.h"
 

@@ -5,17 +5,17 @@
  *     {"level":"debug","part":"store","message":"counts.add","store":"counts-store","rows":"412",
  *      "us":"1834","result":"OK"}
  *
- * It can wrap any engine, because it uses only the ports. It wraps the inner store, its sessions,
- * and every repository that the inner store hands out, including the claims, dead letters and inbox
- * inside other repositories. Its struct store has the same name, engine and settings as that of the
- * inner store, so the rest of the program does not see the difference. The tracing store never logs
- * values, because they may be secret.
+ * The inner store can be of any engine, because the tracing store uses only the ports. It wraps the
+ * inner store, the sessions of the inner store, and every repository of the inner store, including
+ * the claims, dead letters and inbox inside other repositories. Its struct store has the same name,
+ * engine and settings as that of the inner store, so the rest of the program can use either. The
+ * tracing store never logs values, because they may be secret.
  *
  * `rows` is the number of rows that the caller passed in. For verbs that choose the rows
  * themselves, such as lists and sweeps, it is the number of rows that they returned or changed, and
- * is left out if the call failed. Lines of verbs that do not work on rows have no `rows`, and lines
- * of verbs that cannot fail have no `result`. is_up() and error_count() are forwarded without a log
- * line, because every scrape and every health check calls them.
+ * is left out if the call failed. Lines of verbs without a number of rows, such as commit, have no
+ * `rows`, and lines of verbs that cannot fail have no `result`. is_up() and error_count() are
+ * forwarded without a log line, because every scrape and every health check calls them.
  *
  * The wrapper costs two clock readings and one log line per call. Without --trace-store there is no
  * wrapper.
