@@ -9,8 +9,8 @@
  * or the mailbox is closed. A late reply therefore never changes the fate of a message after its
  * publish() has returned.
  *
- * Invariants of struct round: unheard <= under_way <= sent; messages under way have the fate
- * UNKNOWN.
+ * Invariants of struct round: unheard <= under_way <= sent; a message is under way exactly if its
+ * fate is UNKNOWN, even if the link broke while the message was being sent.
  */
 #include <stdlib.h>
 
@@ -222,11 +222,10 @@ static bool send_one(struct round *round, size_t number)
 		return true;
 	sent = nats_link_send(producer->link, converted);
 	natsMsg_Destroy(converted);
-	if (sent != NATS_UNSENT)
-		message->fate = BUS_UNKNOWN;
-	else
+	if (sent == NATS_UNSENT) {
 		message->is_untried = true;
-	if (sent == NATS_SENT) {
+	} else {
+		message->fate = BUS_UNKNOWN;
 		round->under_way++;
 		round->bytes_under_way += size_of(message);
 	}
