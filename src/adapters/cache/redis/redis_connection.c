@@ -67,27 +67,37 @@ bool redis_send(struct redis_connection *connection, const struct slice *words, 
 }
 
 /*
- * The socket's timeout ends each read from a silent server. The deadline ends a round trip whose
- * replies arrive slowly one after another; it does not interrupt a reply that has begun to arrive.
- * A reply that hiredis has already read completely is accepted even after the deadline.
+ * Writes what redis_send() has queued, or reads once. Returns false if the connection has failed.
+ * The socket's timeout ends a write or read that makes no progress.
+ */
+static bool exchange_some(redisContext *context, int *written)
+{
+	return (*written ? redisBufferRead(context) : redisBufferWrite(context, written)) ==
+	       REDIS_OK;
+}
+
+/*
+ * redisGetReply() is not used, because it has no deadline: a reply that arrives byte by byte would
+ * occupy the thread for as long as the bytes keep coming. A reply that hiredis has already read
+ * completely is accepted even after the deadline.
  */
 redisReply *redis_receive(struct redis_connection *connection)
 {
+	redisContext *context = connection->context;
 	void *reply = NULL;
+	int written = 0;
 
-	if (redisGetReplyFromReader(connection->context, &reply) != REDIS_OK) {
-		break_off(connection, "the reply is not in Redis's protocol");
-		return NULL;
+	while (redisGetReplyFromReader(context, &reply) == REDIS_OK) {
+		if (reply)
+			return reply;
+		if (clock_steady_ns(&clock_system) > connection->deadline_ns ||
+			!exchange_some(context, &written)) {
+			break_off(connection, "no reply in time");
+			return NULL;
+		}
 	}
-	if (reply)
-		return reply;
-	if (clock_steady_ns(&clock_system) > connection->deadline_ns ||
-		redisGetReply(connection->context, &reply) != REDIS_OK) {
-		break_off(connection, "no reply in time");
-		return NULL;
-	}
-	assert(reply);
-	return reply;
+	break_off(connection, "the reply is not in Redis's protocol");
+	return NULL;
 }
 
 bool redis_is_error(const redisReply *reply, const char *code)
