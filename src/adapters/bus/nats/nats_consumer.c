@@ -102,7 +102,8 @@ static void log_not_ready(struct nats_consumer *consumer, const char *why)
 	bool news = !atomic_load(&consumer->link->broken) && !atomic_load(&consumer->pipe.woken) &&
 		    strcmp(consumer->logged_reason, why) != 0;
 
-	snprintf(consumer->logged_reason, sizeof(consumer->logged_reason), "%s", why);
+	if (news)
+		snprintf(consumer->logged_reason, sizeof(consumer->logged_reason), "%s", why);
 	log_line(news ? LOG_WARN : LOG_DEBUG, "bus",
 		"%s: group %s cannot consume stream %s: %s; retrying", consumer->bus->base.name,
 		consumer->group, consumer->durable.stream, why);
