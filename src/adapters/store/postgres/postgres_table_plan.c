@@ -318,8 +318,10 @@ static bool put_integer(struct buffer *out, enum plan_type type, int64_t value)
 	case PLAN_INT4:
 		return put_int4(out, value);
 	case PLAN_TIME:
+		if (value < INT64_MIN + EPOCH_US)
+			return false;
 		put_int8(out, value - EPOCH_US);
-		return value >= INT64_MIN + EPOCH_US;
+		return true;
 	case PLAN_BOOL:
 		put_length(out, 1);
 		buffer_char(out, value != 0);
