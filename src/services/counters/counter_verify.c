@@ -155,6 +155,11 @@ struct repair {
 	struct slice user_id;
 };
 
+struct repaired_user {
+	struct slice user_id;
+	struct repaired_user *next;
+};
+
 static const struct command_type repair_type = {"repair", true};
 
 static struct repair *repair_of(struct write *write)
@@ -275,15 +280,17 @@ static bool is_owner(const struct unread_verifier *verifier)
 static void note_repaired(const struct repair *repair)
 {
 	struct unread_verifier *verifier = repair->verifier;
+	struct repaired_user *user;
 
 	if (!atomic_load(&verifier->has_owner)) {
 		verifier->owner = pthread_self();
 		atomic_store(&verifier->has_owner, true);
 	}
 	assert(is_owner(verifier));
-	if (verifier->repaired_count < REPAIRED_MAX)
-		verifier->repaired[verifier->repaired_count++] =
-			arena_copy(&verifier->arena, repair->user_id);
+	user = arena_new(&verifier->arena, struct repaired_user);
+	user->user_id = arena_copy(&verifier->arena, repair->user_id);
+	user->next = verifier->repaired;
+	verifier->repaired = user;
 }
 
 void unread_verify_committed(struct unread_verifier *verifier)
@@ -292,15 +299,15 @@ void unread_verify_committed(struct unread_verifier *verifier)
 
 	if (!is_owner(verifier))
 		return;
-	for (size_t i = 0; i < verifier->repaired_count; i++) {
-		struct counter_row row = {.user_id = verifier->repaired[i]};
+	for (struct repaired_user *user = verifier->repaired; user; user = user->next) {
+		struct counter_row row = {.user_id = user->user_id};
 
 		if (counters->repository->ops->find(
 			    counters->repository, verifier->session, &row, 1) == STATUS_OK &&
 			row.exists)
 			counters_publish(counters, verifier->cache, &verifier->arena, &row, 1);
 	}
-	verifier->repaired_count = 0;
+	verifier->repaired = NULL;
 	arena_reset(&verifier->arena);
 }
 

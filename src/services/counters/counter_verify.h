@@ -17,7 +17,8 @@
 #include "ports/message_repository.h"
 #include "services/counters/counters.h"
 
-#define REPAIRED_MAX 1024
+/* A user whom a repair has changed; defined in counter_verify.c. */
+struct repaired_user;
 
 struct unread_verifier {
 	const struct message_repository *messages; /* the messages that the counters count */
@@ -33,8 +34,7 @@ struct unread_verifier {
 	pthread_t owner; /* set by the first repair, before has_owner */
 	atomic_bool has_owner;
 	struct arena arena;
-	struct slice repaired[REPAIRED_MAX];
-	size_t repaired_count;
+	struct repaired_user *repaired; /* allocated from `arena` */
 	struct session *session;
 	struct cache_session *cache; /* NULL without a cache */
 };
