@@ -157,7 +157,7 @@ enum status sqlite_snapshot_end(struct sqlite_session *session)
 
 	if (rc != SQLITE_OK)
 		return sqlite_session_fail(session, rc);
-	sqlite_store_worked(store_of(session), session->kind);
+	sqlite_store_worked(store_of(session), SESSION_READ);
 	leave(session);
 	return STATUS_OK;
 }
