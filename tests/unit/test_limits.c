@@ -23,12 +23,21 @@ static struct limit_row row_of(int32_t rate_limit, int32_t current, int32_t rese
 	};
 }
 
+static bool admits(struct limit_row *row, int64_t now_us, int32_t amount)
+{
+	int32_t slots = -1;
+	bool admitted = limit_admit(row, now_us, MINUTE_US, amount, &slots) == LIMIT_ADMITTED;
+
+	assert_int_equal(slots, admitted ? amount : 0);
+	return admitted;
+}
+
 static void test_r2_3_a_send_below_the_limit_is_admitted_and_reserved(void **unused)
 {
 	struct limit_row row = row_of(5, 2, 2);
 
 	(void)unused;
-	assert_int_equal(limit_reserve(&row, 1001 * MINUTE_US, MINUTE_US, 1), 1);
+	assert_true(admits(&row, 1001 * MINUTE_US, 1));
 	assert_int_equal(row.reserved_count, 3);
 	assert_int_equal(row.current_count, 2);
 }
@@ -38,7 +47,7 @@ static void test_r2_4_a_send_at_the_limit_is_refused_and_changes_nothing(void **
 	struct limit_row row = row_of(5, 3, 5);
 
 	(void)unused;
-	assert_int_equal(limit_reserve(&row, 1001 * MINUTE_US, MINUTE_US, 1), 0);
+	assert_false(admits(&row, 1001 * MINUTE_US, 1));
 	assert_int_equal(row.reserved_count, 5);
 	assert_int_equal(row.current_count, 3);
 }
@@ -48,8 +57,8 @@ static void test_r2_2_a_window_that_has_elapsed_starts_anew_at_its_very_end(void
 	struct limit_row row = row_of(5, 5, 5);
 
 	(void)unused;
-	assert_int_equal(limit_reserve(&row, 1002 * MINUTE_US - 1, MINUTE_US, 1), 0);
-	assert_int_equal(limit_reserve(&row, 1002 * MINUTE_US, MINUTE_US, 1), 1);
+	assert_false(admits(&row, 1002 * MINUTE_US - 1, 1));
+	assert_true(admits(&row, 1002 * MINUTE_US, 1));
 	assert_true(row.last_refresh_us == 1002 * MINUTE_US);
 	assert_int_equal(row.reserved_count, 1);
 	assert_int_equal(row.current_count, 0);
@@ -62,11 +71,12 @@ static void test_a_clock_that_is_set_back_frees_nothing_and_locks_nobody_out_for
 	int64_t now_us = 10 * MINUTE_US;
 
 	(void)unused;
-	assert_int_equal(limit_reserve(&row, now_us, MINUTE_US, 3), 1); /* the rest of the limit */
+	assert_false(admits(&row, now_us, 2));
+	assert_true(admits(&row, now_us, 1)); /* the rest of the limit */
 	assert_true(row.last_refresh_us == now_us);
 	assert_int_equal(row.reserved_count, 5);
-	assert_int_equal(limit_reserve(&row, now_us + 2 * MINUTE_US - 1, MINUTE_US, 1), 0);
-	assert_int_equal(limit_reserve(&row, now_us + 2 * MINUTE_US, MINUTE_US, 5), 5);
+	assert_false(admits(&row, now_us + 2 * MINUTE_US - 1, 1));
+	assert_true(admits(&row, now_us + 2 * MINUTE_US, 5));
 }
 
 static void test_a_new_window_begins_now_whatever_the_clock_was(void **unused)
@@ -127,7 +137,7 @@ static void test_shadow_mode_counts_over_the_limit_and_stops_at_the_largest_numb
 	assert_int_equal(row.reserved_count, INT32_MAX);
 }
 
-static void test_many_wanted_at_once_get_what_one_by_one_would(void **unused)
+static void test_an_amount_is_admitted_exactly_if_as_many_single_sends_would_be(void **unused)
 {
 	(void)unused;
 	for (uint64_t seed = 1; seed <= effort(20000, 500000); seed++) {
@@ -137,17 +147,17 @@ static void test_many_wanted_at_once_get_what_one_by_one_would(void **unused)
 			1 + (int32_t)dice_below(&dice, 8), current, (int32_t)dice_below(&dice, 8));
 		struct limit_row apart = together;
 		int64_t now_us = (int64_t)(998 + dice_below(&dice, 6)) * MINUTE_US;
-		int32_t wanted = (int32_t)dice_below(&dice, 10);
-		int32_t granted = limit_reserve(&together, now_us, MINUTE_US, wanted);
-		int32_t sum = 0;
+		int32_t amount = 1 + (int32_t)dice_below(&dice, 9), singles = 0;
+		bool admitted;
 
 		seed_begin(seed);
-		for (int32_t k = 0; k < wanted; k++)
-			sum += limit_reserve(&apart, now_us, MINUTE_US, 1);
-		assert_int_equal(granted, sum);
-		if (wanted > 0)
+		admitted = admits(&together, now_us, amount);
+		for (int32_t i = 0; i < amount; i++)
+			singles += admits(&apart, now_us, 1);
+		assert_int_equal(admitted, singles == amount);
+		if (admitted)
 			assert_memory_equal(&together, &apart, sizeof(apart));
-		assert_true(granted == 0 || together.reserved_count <= together.rate_limit);
+		assert_true(!admitted || together.reserved_count <= together.rate_limit);
 	}
 	seeds_end();
 }
@@ -165,7 +175,8 @@ int main(void)
 		cmocka_unit_test(test_an_amount_is_admitted_whole_or_not_at_all),
 		cmocka_unit_test(
 			test_shadow_mode_counts_over_the_limit_and_stops_at_the_largest_number),
-		cmocka_random_test(test_many_wanted_at_once_get_what_one_by_one_would),
+		cmocka_random_test(
+			test_an_amount_is_admitted_exactly_if_as_many_single_sends_would_be),
 	};
 
 	return cmocka_run_group_tests_name("limits", tests, NULL, NULL);

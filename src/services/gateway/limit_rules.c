@@ -50,15 +50,6 @@ bool limit_update(struct limit_row *row, int64_t now_us, int64_t unit_us)
 	return true;
 }
 
-int32_t limit_reserve(struct limit_row *row, int64_t now_us, int64_t unit_us, int32_t wanted)
-{
-	limit_update(row, now_us, unit_us);
-	if (wanted > limit_left(row))
-		wanted = limit_left(row);
-	row->reserved_count = limit_used(row) + wanted;
-	return wanted;
-}
-
 enum limit_verdict limit_admit(
 	struct limit_row *row, int64_t now_us, int64_t unit_us, int32_t amount, int32_t *slots)
 {

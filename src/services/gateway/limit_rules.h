@@ -46,12 +46,6 @@ void limit_refresh(struct limit_row *row, int64_t now_us);
  */
 bool limit_update(struct limit_row *row, int64_t now_us, int64_t unit_us);
 
-/*
- * Brings the row up to date and reserves `wanted` slots, or all that are left if there are fewer.
- * Returns how many it reserved.
- */
-int32_t limit_reserve(struct limit_row *row, int64_t now_us, int64_t unit_us, int32_t wanted);
-
 enum limit_verdict {
 	LIMIT_ADMITTED,
 	LIMIT_REFUSED,
