@@ -15,7 +15,7 @@
 
 /* The date of the last change to the man page's own text in this file. Changes of the options,
  * flags and commands, from which the rest of the page is generated, do not count. */
-#define MAN_DATE "2026-11-16"
+#define MAN_DATE "2026-11-19"
 
 #define COMMAND_WIDTH 54
 
@@ -352,7 +352,8 @@ static void write_man(FILE *out)
 	      "finish the current requests within\n"
 	      ".BR \\-\\-drain\\-timeout ,\nand exit with 0.\nAnother signal ends the wait.\n"
 	      ".TP\n.B SIGHUP\nRead the files of\n.BR \\-\\-api\\-keys ,\n.BR \\-\\-jwt\\-key ,\n"
-	      ".B \\-\\-tls\\-cert\nand\n.B \\-\\-tls\\-key\nagain.\n"
+	      ".BR \\-\\-tls\\-cert ,\n.B \\-\\-tls\\-key\nand\n.B "
+	      "\\-\\-webhook\\-secret\\-file\nagain.\n"
 	      "If a file is not valid, log why and keep using its previous contents.\n"
 	      ".SH EXIT STATUS\n.TP\n.B 0\nSuccess.\n.TP\n.B 1\nThe command failed.\n"
 	      ".TP\n.B 2\nThe arguments are wrong.\n"
