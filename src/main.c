@@ -1,7 +1,7 @@
 /*
- * The commands of the program. Some assemble a server from the settings (app/). The other commands
- * need only the settings and their own operands; most of these are clients of a running server
- * (cli/).
+ * The commands of the program. serve, migrate and routes assemble a server, or parts of one, from
+ * the settings (app/). The other commands need only the settings and their own operands; most of
+ * them are clients of a running server (cli/).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,9 +211,10 @@ struct command_entry {
 	 * accepts the settings. */
 	int (*run_app)(struct app *app, const struct operands *operands);
 	int (*run)(const struct settings *settings, const struct operands *operands);
-	const char *const *flags; /* the command's own flags; NULL if it takes only options */
-	/* If true, the command configures the log, and warns about environment variables that have
-	 * no effect. */
+	/* the command's own flags; NULL if the command takes neither such flags nor words */
+	const char *const *flags;
+	/* If true, main() configures the log before it runs the command, and warns about
+	 * environment variables that have no effect. */
 	bool logs;
 };
 

@@ -53,7 +53,7 @@ struct key_ring {
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
-/* The position in the file, for error messages. */
+/* The position in the file, for error messages, and the buffer to which they are written. */
 struct reading {
 	const char *file;
 	size_t line;

@@ -150,9 +150,9 @@ uint64_t guard_generation(const struct guard *guard)
 /* ---- checking ---------------------------------------------------------------------------- */
 
 /*
- * Returns the API key or token after "Bearer", or the token in the query, or {NULL, 0} if there is
- * none. An API key in the query is ignored: API keys are long-lived, and browsers and proxies store
- * URLs.
+ * Returns the API key or token after "Bearer" or, if there is no Authorization header, the token in
+ * the query. Returns {NULL, 0} if the request has neither. An API key in the query is ignored: API
+ * keys are long-lived, and browsers and proxies store URLs.
  */
 static struct slice shown_by(const struct access_question *question)
 {

@@ -151,7 +151,8 @@ static int know_no_passphrase(char *passphrase, int size, int is_writing, void *
 	return -1;
 }
 
-/* Reads a public key in PEM, either by itself or from a certificate. Returns NULL on failure. */
+/* Reads the public key from PEM text that is a public key or a certificate. Returns NULL on
+ * failure. */
 static EVP_PKEY *read_public(struct slice file)
 {
 	BIO *in = BIO_new_mem_buf(file.data, (int)file.len);

@@ -28,7 +28,7 @@ struct collection {
 	struct lane_set *lanes[SOURCES_MAX];
 	size_t lanes_count;
 	size_t limit;
-	int64_t before_us; /* the time and id after which the page begins; newest come first */
+	int64_t before_us; /* the page has only records older than this time and id */
 	int64_t before_id;
 	struct operator_record *records;
 	size_t count;
@@ -138,7 +138,7 @@ static struct answer answer_actions(struct request *request, struct collection *
 struct action_lookup {
 	struct read read;
 	struct collection *collection;
-	size_t index; /* the index of the lookup's lanes in `collection` */
+	size_t index; /* the index of the lookup's lanes in collection->lanes */
 	struct operator_record *records;
 	size_t count;
 };

@@ -1,11 +1,11 @@
 /*
  * The cost of viewers is bounded. However many viewers there are, the server takes one snapshot per
- * second, the hub keeps one copy for all viewers, and a viewer who reads too slowly misses
- * snapshots (http/stream.h).
+ * second, and one more when the first viewer arrives. The hub keeps one copy for all viewers, and a
+ * viewer who reads too slowly misses snapshots (http/stream.h).
  *
  * The files are served with a strict Content-Security-Policy: the browser loads only files from
- * this server, runs no inline scripts, and lets no other page frame the console. There are no
- * cookies, so a foreign page cannot make requests in the viewer's name.
+ * this server, runs no inline scripts, and does not show the console in a frame of another page.
+ * There are no cookies, so a foreign page cannot send requests in the viewer's name.
  */
 #include "admin/console.h"
 

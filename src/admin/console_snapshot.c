@@ -1,8 +1,8 @@
 /*
- * Parses the metrics page, which is in Prometheus's text format, instead of reading the counters
- * themselves: every module already writes its numbers to that page, so new numbers appear in the
- * console without further work. Parsing a page of 100 KB takes less than a millisecond, and happens
- * only once a second while somebody watches.
+ * Parses the metrics page, which is in Prometheus's text format, instead of reading the numbers
+ * from the modules: every module already writes its numbers to that page, so new numbers appear in
+ * the console without further work. Parsing a page of 100 KB takes less than a millisecond, and
+ * happens only once a second while somebody watches.
  */
 #include "admin/console_snapshot.h"
 

@@ -25,9 +25,9 @@ struct dead_letter_kind {
 	struct lane_set *lanes;                 /* the lanes of the service; not owned */
 
 	/*
-	 * Optional. Applies the payload again, in the transaction of a replay. If the payload still
-	 * cannot be read, changes nothing and sets `is_read` to false. Returns the session's
-	 * status. Without this function, the repository alone carries out the replay.
+	 * Applies the payload again, in the transaction of a replay. If the payload still cannot be
+	 * read, changes nothing and sets `is_read` to false. Returns a status that ports/store.h
+	 * lists. If take_again is NULL, the repository alone carries out the replay.
 	 */
 	enum status (*take_again)(void *context, struct session *session, struct arena *arena,
 		struct slice payload, bool *is_read);

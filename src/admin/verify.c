@@ -1,6 +1,7 @@
 /*
- * A cursor consists of the name of a part and the key of the last row that was checked. The server
- * keeps no state between pages, and a client may request a page again.
+ * A cursor consists of the name of a part, if the verifier has several parts, and the key of the
+ * last row that was checked. The server keeps no state between pages, and a client may request a
+ * page again.
  */
 #include "admin/verify.h"
 

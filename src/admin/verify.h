@@ -18,7 +18,7 @@
 
 #define VERIFIERS_MAX 8
 
-/* How much the clocks of two processes may differ, or the clocks of a database and its
+/* The largest difference to expect between the clocks of two processes, or of a database and its
  * replacement. */
 #define VERIFY_SKEW_US (5 * 60 * 1000000LL)
 
@@ -26,7 +26,8 @@ struct verify_page {
 	struct arena *arena;  /* memory for one attempt to read the page */
 	struct row_page rows; /* which rows to read */
 
-	/* The functions verify_finish…() and verify_differ…() set the next three members. */
+	/* The part's look() sets the next three members, usually with verify_finish…() and
+	 * verify_differ…(). */
 	size_t checked;            /* how many rows were read */
 	struct buffer position;    /* the key of the last row; empty if there are no more rows */
 	struct buffer differences; /* as JSON objects */
@@ -35,18 +36,21 @@ struct verify_page {
 struct verify_part {
 	const char *name; /* the part's name in cursors: "outbox" */
 
-	/* Fills the page. Returns the session's status. Called on the reader's thread; blocks. */
+	/* Fills the page. Returns a status that ports/store.h lists. Called on the reader's thread;
+	 * blocks. */
 	enum status (*look)(const void *context, struct session *session, struct verify_page *page);
 };
 
 struct verifier {
 	const char *name; /* the name in the route and on the command line: "counts" */
-	/* NULL, or the name of another member of the answers that repeats `checked` */
+	/* the name of a second member of each answer, with the same value as the member "checked";
+	 * NULL for no such member */
 	const char *counted_as;
 	const struct verify_part *parts;
 	size_t part_count;
 	const void *context;
-	struct lane_set *const *lanes; /* points to the lanes of the service, which start later */
+	/* points to the service's pointer to its lanes, because the lanes start later */
+	struct lane_set *const *lanes;
 };
 
 struct verifiers {
@@ -68,7 +72,8 @@ struct verify_request {
 
 /*
  * Appends one page to `body`, in the form of the route's answer. Returns BAD_REQUEST if `after` is
- * not a cursor, or the session's status; on failure `body` is unchanged. Blocks.
+ * not a cursor, otherwise a status that ports/store.h lists; on failure `body` is unchanged.
+ * Blocks.
  */
 QP_MUST_CHECK enum status verify_look(const struct verify_request *request, struct session *session,
 	struct arena *arena, struct buffer *body);

@@ -30,7 +30,7 @@ struct verify_claims {
  *   attempts       fewer than 0, more than attempts_max, or given up without an attempt
  *   in-the-future  created or done later than now
  *
- * Called on the reader's thread; blocks. Returns the session's status.
+ * Called on the reader's thread; blocks. Returns a status that ports/store.h lists.
  */
 QP_MUST_CHECK enum status verify_claims_look(const struct verify_claims *words,
 	const struct claim_repository *repository, struct session *session,

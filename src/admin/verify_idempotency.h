@@ -17,7 +17,7 @@ struct verify_idempotency {
 	bool notes_number; /* true if the note of a pending Idempotency-Key must be a number */
 
 	/* Optional. Checks the answers of Idempotency-Keys that are not pending. `count` is at
-	 * least 1. Returns the session's status. */
+	 * least 1. Returns a status that ports/store.h lists. */
 	enum status (*check)(const void *context, struct session *session, struct verify_page *page,
 		const struct kept_answer *keys, size_t count);
 };
@@ -30,7 +30,7 @@ struct verify_idempotency {
  *   long-lease    the key is pending with a lease that ends later than any lease can
  *   note          the key is pending, and its note is not a number although notes_number is true
  *
- * Called on the reader's thread; blocks. Returns the session's status.
+ * Called on the reader's thread; blocks. Returns a status that ports/store.h lists.
  */
 QP_MUST_CHECK enum status verify_idempotency_look(const struct verify_idempotency *kind,
 	const void *context, struct session *session, struct verify_page *page);

@@ -10,7 +10,7 @@
  *   serve      starts the server, runs it until a signal, and frees everything
  *   announce   reports what has started
  *   drain      waits for a signal, and stops serving step by step
- *   moved      the mark of a data folder whose data was copied to another store
+ *   moved      marks a data folder whose data was copied, or is being copied, to another store
  *   copy       quipu copy
  *   module_*   each runs one or two services: adds routes, opens engines, starts lanes and workers
  *
@@ -120,8 +120,8 @@ static inline bool app_plays(const struct app *app, unsigned roles)
 
 /* ---- check.c ---- */
 
-/* Reads --roles and checks the other settings. On failure returns false and writes a sentence for
- * the user to `why` (OPTIONS_WHY_SIZE bytes). */
+/* Reads --roles and checks the other settings. On failure returns false and writes to `why`
+ * (OPTIONS_WHY_SIZE bytes) a sentence for the user. */
 QP_MUST_CHECK bool app_check(struct app *app, char *why);
 
 bool url_has_scheme(const char *url, const char *scheme);
@@ -153,7 +153,7 @@ struct bus *app_open_bus(struct app *app, const struct bus_plan *plan, char *why
 /* Opens app->cache, unless it is already open or no cache is configured. */
 QP_MUST_CHECK bool app_open_cache(struct app *app, char *why);
 
-/* Opens the stores of all roles and nothing else, for `quipu migrate`. */
+/* Opens the stores of all roles that the process plays, and nothing else, for `quipu migrate`. */
 QP_MUST_CHECK bool app_open_stores(struct app *app, char *why);
 
 /* Spreads the tables of all stores over the nodes of their clusters; see ports/store.h. Prints the
@@ -172,8 +172,8 @@ QP_MUST_CHECK bool app_lock_data(struct app *app, char *why);
 
 #define MOVED_TO_SIZE 256
 
-/* The contents of the file "moved" in a data folder. The file marks a folder whose data was copied
- * to a database: while it exists, no server uses the folder. */
+/* The contents of the file "moved" in a data folder. The file marks a folder whose data was copied,
+ * or is being copied, to a database. While the file exists, no server uses the folder. */
 struct moved {
 	char copy_id[UUID_SIZE];
 	bool is_finished;
@@ -229,7 +229,7 @@ int app_serve(struct app *app);
 QP_MUST_CHECK bool app_open_files(struct app *app, char *why);
 void app_release_files(struct app *app);
 
-/* Reads the files of app_open_files() again, for SIGHUP. If a file cannot be used, logs that, sets
+/* Reads the files of app_open_files() again, for SIGHUP. If a file cannot be used, logs why, sets
  * app->reload_failed, and keeps using the file's previous contents. */
 void app_reload_files(struct app *app);
 
@@ -259,7 +259,7 @@ void app_drain(struct app *app, const sigset_t *signals);
 
 /* The outbox of a service, and everything that is needed to publish its events. */
 struct app_outbox {
-	const char *name; /* the relay's name: "entitlements" */
+	const char *name; /* the relay's name, e.g. "entitlements" */
 	const char *kind; /* how operators name the outbox's dead letters, e.g. "outbox" */
 	struct store *store;
 	const struct outbox_repository *repository;

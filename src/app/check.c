@@ -166,7 +166,7 @@ static bool check_buses(const struct app *app, char *why)
 	return true;
 }
 
-/* Checks the value `channel` of an option that says where notifications or texts are sent. The
+/* Checks the value `channel` of an option that says where notifications or SMS are sent. The
  * value must equal `plain` ("log" or "console"), or be webhook: followed by a URL. */
 static bool check_notifier(const char *option, const char *channel, const char *plain, char *why)
 {

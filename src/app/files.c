@@ -1,6 +1,6 @@
 /*
- * Reads the files of API keys, of the key for users' tokens, of the certificate and of the secrets
- * that sign webhooks: at start, and again on SIGHUP. If a file cannot be used, the program does not
+ * Reads the files with the API keys, the key for users' tokens, the certificate and the secrets
+ * that sign webhooks, at start and again on SIGHUP. If a file cannot be used, the program does not
  * start; a running server keeps using the file's previous contents.
  */
 #include <stdlib.h>

@@ -11,9 +11,9 @@
 #include "services/gateway/limit_verify.h"
 #include "services/gateway/sender.h"
 
-/* A row created from the default limit is deleted after it has been idle for 10 window lengths. The
- * last send may be almost one window length later than the start of the row's window, so the window
- * must have started 11 window lengths ago. */
+/* A row that was created from the default limit is deleted after it has been idle for 10 window
+ * lengths. The last send may be almost one window length later than the start of the row's window,
+ * so the window must have started more than 11 window lengths ago. */
 #define DEFAULT_IDLE_WINDOWS 11
 
 #define SENT_KEPT_US (30 * 24 * 3600 * 1000000LL)

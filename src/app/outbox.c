@@ -1,5 +1,5 @@
 /* Starts the relay that publishes the events of an outbox, adds the chore that deletes published
- * events, and registers the kind of dead letters that operators can replay. */
+ * events, and registers the outbox's kind of dead letters, so that operators can replay them. */
 #include "app/app.h"
 
 static enum status sweep_published(

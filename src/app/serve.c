@@ -365,8 +365,8 @@ static void release(struct app *app)
 	log_line(LOG_INFO, "main", "stopped");
 }
 
-/* Closes everything that has been opened so far, because the threads of client libraries must have
- * ended before exit() tears the libraries down. */
+/* Closes the stores, buses and cache that have been opened so far, because the threads of client
+ * libraries must have ended before exit() tears the libraries down. */
 static int refuse_start(struct app *app, const char *why)
 {
 	fprintf(stderr, "quipu: %s\n", why);

@@ -40,7 +40,7 @@ void *arena_alloc(struct arena *arena, size_t size);
 void *arena_calloc(struct arena *arena, size_t count, size_t size);
 
 /*
- * Grows the block at `old` from `old_size` to `size` bytes and returns where it is now. The block
+ * Grows the block at `old` from `old_size` to `size` bytes and returns its new address. The block
  * stays in place if it is the last block of the newest chunk and that chunk has room; otherwise it
  * is copied.
  */

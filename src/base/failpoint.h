@@ -6,7 +6,8 @@
  * without @N, the first time. In release builds FAILPOINT() compiles to nothing.
  *
  * `hold` holds the thread until the test closes the FIFO that QUIPU_FAILPOINT_GATE names. The test
- * can open the FIFO for writing only once the thread has reached the point. Other threads go on.
+ * cannot open the FIFO for writing before the thread has reached the point. Other threads keep
+ * running.
  *
  * `off` makes IS_SWITCHED_OFF() true: QUIPU_FAILPOINTS=counters.look=off. With `off` a test can
  * disable one of two mechanisms that have the same effect, or keep a thread from doing its work. In

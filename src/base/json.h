@@ -1,9 +1,9 @@
 /*
  * Parses JSON strictly, on top of jansson. To write JSON, see buffer.h. Thread-safe.
  *
- * A number that is too large does not make the whole text invalid. An integer outside int64 becomes
- * a real, and a number outside double becomes JSON_HUGE or -JSON_HUGE. Code that expects an integer
- * then reports the error.
+ * A number that is too large does not make the whole text invalid. An integer that int64 cannot
+ * hold becomes a real, and a number that is too large for a double becomes JSON_HUGE or -JSON_HUGE.
+ * Code that expects an integer then reports the error.
  */
 #ifndef QUIPU_BASE_JSON_H
 #define QUIPU_BASE_JSON_H

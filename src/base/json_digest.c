@@ -1,7 +1,7 @@
 /*
  * For every value, the digest gets a letter for its type, its length if it has one, and its
- * contents. So different values never add the same bytes. Hashing canonical JSON (RFC 8785) would
- * also work, but canonical JSON does not keep integers above 2^53 exact.
+ * contents. So different values never add the same bytes. Canonical JSON (RFC 8785) would not
+ * be suitable for hashing, because it does not keep integers above 2^53 exact.
  */
 #include "base/json_digest.h"
 

@@ -32,8 +32,8 @@ static inline int64_t tally_read(const struct tally *tally)
 	return atomic_load_explicit(&tally->value, memory_order_relaxed);
 }
 
-/* How often something was done and how long it took in total. Dividing the two gives the average.
- * Keeping them costs less than keeping a histogram. Thread-safe. */
+/* How often something was done and how long it took in total; total_ns / count is the average. A
+ * latency costs less than a histogram. Thread-safe. */
 struct latency {
 	struct tally count;
 	struct tally total_ns;

@@ -5,8 +5,8 @@
 #include "base/slice.h"
 
 /*
- * Returns the name that resembles `word` most, or NULL if none does. The list `known` ends with
- * NULL. Case, '_', '-' and brackets make no difference.
+ * Returns the name that resembles `word` most, or NULL if no name is similar. The list `known` ends
+ * with NULL. Case, '_', '-' and brackets make no difference.
  */
 const char *nearest_name(struct slice word, const char *const *known);
 

@@ -1,6 +1,7 @@
 /*
- * A slice is a run of bytes that it does not own. Slices are passed by value, have no terminating
- * NUL and are never freed: they are valid as long as the arena or literal that they point into.
+ * A slice points to a run of bytes, which it does not own. Slices are passed by value, have no
+ * terminating NUL and are never freed: they are valid as long as the arena or literal that they
+ * point into.
  * {NULL, 0} stands for "absent" where that differs from "empty".
  */
 #ifndef QUIPU_BASE_SLICE_H
@@ -15,7 +16,7 @@ struct slice {
 	size_t len;
 };
 
-/* A slice of a string literal, also for static initializers. */
+/* An initializer for a slice of a string literal; also works for static variables. */
 #define SLICE(literal)                                                                             \
 	{                                                                                          \
 		.data = (literal), .len = sizeof(literal) - 1                                      \

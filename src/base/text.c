@@ -69,8 +69,8 @@ struct slice text_cut(struct slice text, size_t max)
 	return slice_make(text.data, max);
 }
 
-/* Returns the character after `character` if count_up() cannot compute it, because count_up() never
- * adds a byte and does not skip the surrogates. Otherwise returns NULL. */
+/* Returns the character after `character` in the four cases that count_up() cannot compute, because
+ * count_up() never adds a byte and does not skip the surrogates. Otherwise returns NULL. */
 static const char *jump_after(struct slice character)
 {
 	static const char *const jumps[][2] = {

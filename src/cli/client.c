@@ -431,7 +431,8 @@ static void write_failure(struct client *client, CURLcode code, char *why)
 	else if (code == CURLE_PEER_FAILED_VERIFICATION)
 		snprintf(why, CLIENT_WHY_SIZE,
 			"the certificate of %s is not trusted: %s; --server must name the host as "
-			"the certificate does, and --ca-file the file with the CA that issued it",
+			"the certificate does, and --ca-file must name the file with the CA that "
+			"issued it",
 			client->shown, client->detail);
 	else if (code == CURLE_SSL_CACERT_BADFILE)
 		snprintf(why, CLIENT_WHY_SIZE, "--ca-file %s has no certificates to trust",

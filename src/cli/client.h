@@ -29,7 +29,7 @@ struct client_answer {
 /*
  * Creates a client for the server at --server (http://host:port or https://…, perhaps with
  * user:password@). Without --server, uses the address in --listen, with https if there is a
- * --tls-cert. Trusts the authorities in --ca-file, or those of the system. If there is an API key
+ * --tls-cert. Trusts the CAs in --ca-file, or those of the system. If there is an API key
  * in --api-key-file or QUIPU_API_KEY, sends it with every request. There is no flag for the key
  * itself, because everyone on the machine can see flags.
  *
@@ -85,8 +85,8 @@ QP_MUST_CHECK bool client_group_post(
 	struct client_group *group, struct client_post *posts, size_t count, char *why);
 
 /* Writes to `why` the reason for an answer that is not a success. The reason says which API key is
- * needed, or which field is invalid, or repeats the answer's detail. If the answer says nothing
- * more, the reason is the HTTP status. */
+ * needed, or which field is invalid, or repeats the answer's detail or title. If the answer has
+ * none of these, the reason is the HTTP status. */
 void client_read_problem(
 	const struct client *client, const struct client_answer *answer, char why[CLIENT_WHY_SIZE]);
 

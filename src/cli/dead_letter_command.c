@@ -3,8 +3,8 @@
  * runs it. The arguments are checked against the row before a client is opened, so a wrong command
  * line never sends a request.
  *
- * A server need not run every role. Therefore listing skips kinds whose routes do not exist, and
- * fails only if the server has no kind at all.
+ * A server need not run every role. Therefore `dlq list` skips each kind whose route the server
+ * does not have, and fails if the server has none of these routes.
  */
 #include "cli/dead_letter_command.h"
 
@@ -167,7 +167,7 @@ static bool is_success(struct call *call, const struct letter_name *name,
 
 struct list {
 	struct table table; /* its first row is the header */
-	bool json;          /* print each letter at once, without a table */
+	bool json;          /* print each letter as soon as it arrives, without a table */
 	size_t rows_max;
 	bool is_served; /* the server has at least one kind of dead letters */
 };

@@ -1,8 +1,8 @@
 /*
  * quipu demo [--seconds N] starts a server with every service on a temporary folder, plays traffic
- * against it and says where its console is. Ctrl-C ends the server and removes the folder. Nothing
- * else on the machine is touched: --listen is the only option that applies, and the server gets no
- * QUIPU_ variable. Main thread only.
+ * against it and prints the URL of its console. Ctrl-C ends the server and removes the folder.
+ * Nothing else on the machine is touched: --listen is the only option that applies, and the server
+ * gets no QUIPU_ variable. Main thread only.
  */
 #ifndef QUIPU_CLI_DEMO_COMMAND_H
 #define QUIPU_CLI_DEMO_COMMAND_H

@@ -1,5 +1,5 @@
 /*
- * The server does one bounded step per request and reports whether more may be left. The command
+ * The server does one bounded step per request and reports whether rows may be left. The command
  * adds up the rows of each place and prints the sums when a service is done.
  */
 #include "cli/erase_command.h"

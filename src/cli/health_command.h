@@ -1,7 +1,8 @@
 /*
- * quipu health asks a running server at /healthz whether it is alive. It is for the health checks
- * of containers and supervisors, so that an image needs no other program for them, such as curl. It
- * does not check the stores and brokers that the server depends on; /readyz does. Main thread only.
+ * quipu health sends a request to /healthz to check whether a server is alive. It is for the health
+ * checks of containers and supervisors, so that an image needs no other program for them, such as
+ * curl. It does not check the stores and brokers that the server depends on; /readyz does. Main
+ * thread only.
  */
 #ifndef QUIPU_CLI_HEALTH_COMMAND_H
 #define QUIPU_CLI_HEALTH_COMMAND_H

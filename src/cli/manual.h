@@ -1,6 +1,7 @@
 /*
- * The pages of quipu help. All of them are generated from the option table (cli/options) and one
- * list of commands, so that every page describes exactly the options that exist:
+ * The pages of quipu help. All of them are generated from the option table (cli/options) and the
+ * lists of commands and flags in manual.c, so that every page describes exactly the options that
+ * exist:
  *
  *   quipu help [COMMAND]      help for the terminal
  *   quipu help man            the man page, quipu(1)

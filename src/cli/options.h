@@ -108,12 +108,12 @@ struct operands {
 };
 
 /*
- * Fills `settings` from the `count` arguments after the command, the environment, the file that
- * --config names, and the defaults. The caller sets the flags of `operands` and provides the array
- * of its words; this function fills in the values and the words. `operands` is NULL if the command
- * takes only options. If an argument or a value is invalid, returns false with the reason in `why`
- * (OPTIONS_WHY_SIZE bytes). Strings stay valid for the life of the program. Main thread only;
- * called once.
+ * Fills `settings` from four sources: the `count` arguments after the command, the environment, the
+ * file that --config names, and the defaults. The caller sets the flags of `operands` and provides
+ * the array of its words; this function fills in the values and the words. `operands` is NULL if
+ * the command takes only options. If an argument or a value is invalid, returns false with the
+ * reason in `why` (OPTIONS_WHY_SIZE bytes). Strings stay valid for the life of the program. Main
+ * thread only; called once.
  */
 QP_MUST_CHECK bool options_read(struct settings *settings, struct operands *operands, int count,
 	char *const *arguments, char *why);

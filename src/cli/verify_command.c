@@ -150,7 +150,7 @@ static bool take_page(struct verify *verify, const json_t *page, char *why)
 }
 
 /* Fetches the page after the cursor `*after` and handles its differences. Sets `*after` to the
- * cursor that ends this page, or to "" after the last page. */
+ * cursor for the next page, or to "" after the last page. */
 static bool ask_page(struct verify *verify, char **after, char *why)
 {
 	struct buffer target = buffer_make(&verify->arena, 128);

@@ -1,7 +1,8 @@
 /*
  * quipu verify [SERVICE] [--repair] [--json] makes a running server check every row of one service,
- * or of all its services, and prints the rows that violate the service's rules. With --repair,
- * which only unread supports, it also repairs each counter that differs. Main thread only.
+ * or of all its services, and prints the rows that violate the service's rules. The service
+ * `unread` compares the counters with the unread messages. Only `unread` supports --repair, which
+ * also repairs each counter that differs. Main thread only.
  */
 #ifndef QUIPU_CLI_VERIFY_COMMAND_H
 #define QUIPU_CLI_VERIFY_COMMAND_H

@@ -116,7 +116,7 @@ static bool is_absent(const json_t *value)
 	return !value || json_is_null(value);
 }
 
-/* Returns the first argument that is neither missing nor null. */
+/* Returns the first argument that is neither missing nor null, or `c` if there is none. */
 static const json_t *first_of(const json_t *a, const json_t *b, const json_t *c)
 {
 	const json_t *found = is_absent(a) ? b : a;

@@ -12,8 +12,9 @@
 enum claim_try {
 	TRY_WORKED,
 	TRY_FAILED, /* counts as an attempt; after the last attempt the row is given up */
-	/* the receiver did not confirm; this does not count as an attempt, because no row may be
-	 * given up during an outage; the row is due again in about a second */
+	/* the receiver did not confirm, could not be reached, or refused just after an outage; this
+	 * does not count as an attempt, because no row may be given up because of an outage; the
+	 * row is due again in about a second */
 	TRY_AWAY,
 	/* nothing was sent, because the receiver was away or there was no time left; this does not
 	 * count as an attempt; the row is due at once */

@@ -127,8 +127,8 @@ static enum status refusal_of(const struct write *write)
 	return write->waits_for_idempotency ? STATUS_OUTCOME_UNKNOWN : STATUS_OVERLOADED;
 }
 
-/* Returns whether `command` may be added to the parked writes, or to the writes that are set aside,
- * if the writes there have a total of `weight` and `bytes`. */
+/* Returns whether `command` may be added to the parked writes, or to the writes that are set aside.
+ * `weight` and `bytes` are the sums over the writes that are already parked, or set aside. */
 static bool may_hold(const struct committer *committer, const struct command *command,
 	size_t weight, size_t bytes)
 {
@@ -163,8 +163,8 @@ static void wait_again(struct committer *committer, struct write *write)
 }
 
 /*
- * Delivers answers, parks BUSY writes and begins effects. Moves the writes that must run again to
- * the front of `writes` and returns how many there are. Called after COMMIT.
+ * Delivers answers, parks BUSY writes and begins effects. Moves to the front of `writes` those that
+ * must run again, and returns how many there are. Called after COMMIT.
  */
 static size_t finish(struct committer *committer, struct write **writes, size_t count)
 {
@@ -397,7 +397,8 @@ static void run_list(
 	deliver_answers(committer);
 }
 
-/* Parks new writes on keys that already have parked writes, so that they do not overtake them. */
+/* Parks new writes on keys that already have parked writes, so that no new write overtakes a parked
+ * write. */
 static void park_followers(struct committer *committer, struct command_list *list)
 {
 	struct command_list free_to_run = {0};
@@ -512,9 +513,9 @@ static void settle_if_idle(struct committer *committer)
 		effects_settle(committer->effects);
 }
 
-/* Makes the writes that were set aside run in the next step if the publisher has room for them now.
- * The publisher wakes the committer when effects end, but nothing wakes the committer when effects
- * are recorded, or when the writes that ran had no effect after all. */
+/* If the publisher now has room, lets the next step run writes that were set aside. The publisher
+ * wakes the committer when effects end, but nothing wakes the committer when effects are recorded,
+ * or when the writes that ran had no effect after all. */
 static void look_for_room(struct committer *committer)
 {
 	if (committer->aside.first && effects_room(committer->effects, &committer->aside_ns) > 0)

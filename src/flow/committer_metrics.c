@@ -59,7 +59,8 @@ static void collect_parked(
 	const struct committer_metrics *const *all, size_t count, struct buffer *page)
 {
 	metrics_family(page, "quipu_parked_commands", "gauge",
-		"Commands that wait for a row held by another session.");
+		"Commands that wait for a row held by another session, or for a pending "
+		"Idempotency-Key.");
 	for (size_t i = 0; i < count; i++)
 		metrics_sample(page, "quipu_parked_commands", labels_of(all[i]).text,
 			(int64_t)parking_count(all[i]->parking));

@@ -6,8 +6,8 @@
  * Invariants:
  *   1. A slot is used from the moment its row is claimed until the row's result is recorded. While
  *      the store does not answer, results are kept and recorded later.
- *   2. A row is given up and its dead letter stored in one transaction, and only if the claim is
- *      still ours.
+ *   2. The transaction that gives a row up also stores the row's dead letter. A row is given up
+ *      only if its claim is still ours.
  *   3. After UNREACHABLE_MAX attempts in a row without a connection, the circuit breaker opens.
  *      Until the receiver can be reached again, rows are tried one at a time, and attempts without
  *      a connection are not counted. So only the first few attempts of an outage count.
@@ -60,7 +60,7 @@ struct delivery {
 	struct arena arena; /* memory for one transaction */
 	/* monotonic time at which to claim again even if nothing wakes the thread */
 	int64_t look_again_ns;
-	int64_t counted_ns; /* when rows were last counted */
+	int64_t counted_ns; /* when rows were last counted; 0 if never */
 	atomic_bool woken;  /* there may be more rows to claim; set by any thread */
 
 	unsigned unreachable; /* how many attempts in a row could not connect */
@@ -315,8 +315,9 @@ static void note_reach(struct delivery *delivery, const struct notice_result *re
 	if (!delivery->is_open && delivery->unreachable == UNREACHABLE_MAX) {
 		delivery->is_open = true;
 		log_line(LOG_WARN, delivery->config.name,
-			"the receiver cannot be reached: %s; trying one row per second, and no "
-			"attempt counts until it can be reached",
+			"the receiver cannot be reached: %s; until it can be reached again, one "
+			"row per second is tried, and attempts without a connection are not "
+			"counted",
 			result->error);
 	} else if (delivery->is_open && delivery->unreachable == 0) {
 		delivery->is_open = false;

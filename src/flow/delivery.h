@@ -12,11 +12,11 @@
 #include "ports/notifier.h"
 
 struct delivery_config {
-	const char *name;    /* the thread's name: "notify" */
+	const char *name;    /* the name of the thread, e.g. "notify" */
 	struct store *store; /* not owned, like all pointers in this struct */
 	const struct claim_repository *claims;
 	const struct dead_letter_repository *dead;
-	const char *letter_kind;  /* the kind of the delivery's dead letters: "notification" */
+	const char *letter_kind;  /* the kind of the delivery's dead letters, e.g. "notification" */
 	const char *announcement; /* the name under which the store announces new rows */
 	struct notifier *notifier;
 	int64_t poll_us;
@@ -45,7 +45,7 @@ struct delivery_counts {
 	int64_t busy;
 	int64_t failed;
 	int64_t dead;      /* unresolved dead letters */
-	int64_t oldest_us; /* age of the oldest row that is pending or busy */
+	int64_t oldest_us; /* age of the oldest row that is pending or busy; 0 if there is none */
 
 	/* The members below count what has happened since the delivery was started. */
 	int64_t sent;

@@ -14,18 +14,18 @@
 #define SETTLE_TRIES 3
 #define EFFECTS_ARENA_SIZE (64 * 1024)
 
-/* The most batches of writes that the publisher should have: enough to decide one batch while the
- * bus confirms others, but few, because each write that waits for a hanging bus occupies a slot of
- * a send quota. */
+/* How many batches of writes the publisher should have at most: enough to decide one batch while
+ * the bus confirms others, but few, because each write that waits for a hanging bus occupies a slot
+ * of a send quota. */
 #define BATCHES_UNDER_WAY 4
 
 /*
  * While a round is under way, new writes wait until it ends. The transaction that records its
  * effects then runs the new writes as well. This saves the fixed cost of a transaction and of a
  * publish: on two cores, two smaller rounds side by side were no faster than one large round with
- * 64 connections, and slower with 256 connections (docs/EXPERIMENTS.md). But if a round is still
- * under way PATIENCE_NS after the publisher got its last writes, the bus is slow or hangs. New
- * writes then no longer wait, so that sends beyond a user's limit are refused soon.
+ * 64 connections, and slower with 256 connections (docs/EXPERIMENTS.md). But if the publisher got
+ * its most recent writes PATIENCE_NS ago and a round is still under way, the bus is slow or hangs.
+ * New writes then no longer wait, so that sends beyond a user's limit are refused soon.
  */
 #define PATIENCE_NS (40 * NS_PER_MS)
 
@@ -123,7 +123,7 @@ void effects_add(struct effects *effects, struct write *write)
 	command_list_push(&effects->added, &write->command);
 }
 
-/* Moves the writes whose effects perform() has ended to `ended`, and the other writes to the
+/* Moves each write to `ended` if its effect has ended during perform(), otherwise to the
  * publisher. */
 static void sort_out(struct effects *effects, const struct write_batch *batch)
 {
@@ -203,7 +203,8 @@ static enum status settle_once(struct effects *effects, struct write **writes, s
 }
 
 /* Returns whether a transaction that ended with `status` changed nothing and may succeed if it runs
- * again. If its outcome is unknown, running it again could record an effect twice. */
+ * again. Returns false for an unknown outcome: running the transaction again could then record an
+ * effect twice. */
 static bool may_settle_again(enum status status)
 {
 	return status == STATUS_RERUN || status == STATUS_LOCK_BUSY ||

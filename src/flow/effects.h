@@ -15,9 +15,10 @@
  * If possible, the first transaction of the next batch also records the effects that have ended
  * (effects_settling()). So while a lane is busy, its effects cost no COMMIT of their own. If that
  * transaction fails in a way that certainly changed nothing, the effects are recorded by a
- * transaction of their own. A transaction whose outcome is unknown is never repeated. Writes whose
- * effects are DONE or FAILED are then answered with OUTCOME_UNKNOWN, because their effects may not
- * be recorded: for example, what a failed effect had reserved may not have been given back.
+ * transaction of their own. If its outcome is unknown, the transaction is never repeated, and the
+ * writes whose effects are DONE or FAILED are answered with OUTCOME_UNKNOWN: nobody knows
+ * whether their effects are recorded and, for example, whether what a failed effect had reserved
+ * was given back.
  *
  * Private to flow/; used only on the committer's thread.
  */

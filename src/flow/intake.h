@@ -14,8 +14,8 @@
  *   OUTCOME_UNKNOWN             answers again, because a bus may limit how often it delivers a
  *                               message
  *
- * Poison is a message that can never be used. apply() or put_aside() may keep it as a dead letter;
- * then the intake logs it and acknowledges it like any other message.
+ * Poison is a message that can never be used. apply() or put_aside() may keep it as a dead letter.
+ * Whether they keep it or not, the intake logs it and acknowledges it like any other message.
  */
 #ifndef QUIPU_FLOW_INTAKE_H
 #define QUIPU_FLOW_INTAKE_H
@@ -43,7 +43,7 @@ struct intake_batch {
 };
 
 struct intake_config {
-	const char *name; /* label in metrics and logs: "notifications" */
+	const char *name; /* label in metrics and logs, e.g. "notifications" */
 	struct bus *bus;  /* the bus and the store are not owned */
 	const char *channel;
 	const char *group;

@@ -11,7 +11,7 @@
 
 /* One kind of row to delete. */
 struct chore {
-	const char *what; /* for the log: "expired idempotency keys" */
+	const char *what; /* for the log, e.g. "expired idempotency keys" */
 	struct store *store;
 
 	/* Deletes up to `limit` rows in a transaction of its own and sets `*deleted` to the number

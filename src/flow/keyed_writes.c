@@ -99,7 +99,8 @@ static void replay(struct write *write, const struct idempotency_record *found)
 		write->command.answer = copy_answer(arena, &found->answer);
 		write->command.answer.replayed = false;
 		write->idempotency->note = arena_copy(arena, found->note);
-		/* the write stays OPEN: decide() checks whether the row has changed meanwhile */
+		/* the write stays OPEN: decide() checks whether its row has changed since the
+		 * earlier attempt */
 		write->resumed = true;
 	}
 }

@@ -146,7 +146,7 @@ static void take_key(struct parking *parking, struct parked_key **link, struct c
 	free(parked);
 }
 
-/* Moves the commands of `parked` whose deadlines have passed to `out`; the other commands keep
+/* Moves to `out` the commands of `parked` whose deadlines have passed. The other commands keep
  * their order. */
 static void sort_out_expired(struct parked_key *parked, struct command_list *out, int64_t now_ns)
 {
@@ -226,9 +226,9 @@ static struct parked_key **find_first_due(struct parking *parking)
 	return first;
 }
 
-/* Takes the key that has been due longest before all other keys. Otherwise lighter keys in earlier
- * buckets could use up `max` each time, and a heavy key would wait until the deadlines of its
- * commands pass. */
+/* First takes the key that has been due longest, and then other keys. Otherwise lighter keys in
+ * earlier buckets could use up `max` each time, and a heavy key would wait until the deadlines of
+ * its commands pass. */
 void parking_take_due(struct parking *parking, struct command_list *out, size_t max, int64_t now_ns)
 {
 	struct parked_key **first;

@@ -1,7 +1,8 @@
 /*
  * Holds commands that wait for a row that another session has locked, or for an Idempotency-Key
- * that is pending elsewhere. They wait per key, in order, and are retried when due, so that only
- * commands on the same key are delayed. Belongs to one committer thread and takes no lock.
+ * that is pending for another attempt. They wait per key, in order, and are retried when due, so
+ * that only commands on the same key are delayed. Belongs to one committer thread and takes no
+ * lock.
  */
 #ifndef QUIPU_FLOW_PARKING_H
 #define QUIPU_FLOW_PARKING_H
@@ -39,7 +40,7 @@ bool parking_has_key(const struct parking *parking, struct slice key);
  * if nothing is parked. */
 int64_t parking_next_ns(const struct parking *parking);
 
-/* Moves the commands whose deadlines have passed to `out`. */
+/* Moves to `out` the commands whose deadlines have passed. */
 void parking_take_expired(struct parking *parking, struct command_list *out, int64_t now_ns);
 
 /* Moves commands of due keys to `out`, up to a total weight of `max` in `out`. All commands of a

@@ -4,7 +4,7 @@
  * that need it, and the committer goes on with the other writes.
  *
  * The committer passes a write to the publisher when the first transaction of the write has
- * committed. The publisher's thread takes all writes that have gathered as a round, in the order in
+ * committed. The publisher's thread combines the waiting writes into a round, in the order in
  * which they arrived, and begins the rounds one after the other. So the effects of one key keep
  * their order. A bus that can have several publishes under way gets the next round before it has
  * confirmed the previous round. When all effects of a round have ended, the committer takes the
@@ -24,8 +24,9 @@
 
 /* The callbacks of a service. All except wants() and wake() run on the publisher's thread. */
 struct publish_ops {
-	/* Returns whether the publisher carries out the effect of this write, if the write has one.
-	 * Called on the committer's thread, before the write's first transaction. */
+	/* Returns whether the publisher would carry out the effect of this write. Called on the
+	 * committer's thread, before the write's first transaction decides whether the write has an
+	 * effect. */
 	bool (*wants)(const struct write *write);
 
 	/*
@@ -85,10 +86,10 @@ size_t publisher_room(const struct publisher *publisher);
 /* Returns whether a round is under way or about to begin. */
 bool publisher_is_busy(struct publisher *publisher);
 
-/* Moves all writes of `list`, whose `effect` is EFFECT_BEGUN, to the publisher. */
+/* Moves all writes of `list` to the publisher. Their `effect` must be EFFECT_BEGUN. */
 void publisher_give(struct publisher *publisher, struct command_list *list);
 
-/* Moves the writes of rounds that have ended to `out`. Never blocks. */
+/* Moves to `out` the writes of the rounds that have ended. Never blocks. */
 void publisher_take(struct publisher *publisher, struct command_list *out);
 
 #endif

@@ -23,9 +23,9 @@
 #define RECEIPT_WAIT_NS NS_PER_S
 
 /*
- * The large reads that were chosen for the next batch so far: the memory that their answers may
- * take, and their users, as a bitmap indexed by the hash of the command's key. Two users who share
- * a bit (one pair in 65,536) take turns as if they were one user.
+ * Describes the large reads that have been chosen so far for the next batch: the memory that their
+ * answers may take, and their users, as a bitmap indexed by the hash of the command's key. Two
+ * users who share a bit (one pair in 65,536) take turns as if they were one user.
  */
 #define USER_BITS 65536
 struct round {
@@ -122,8 +122,8 @@ static void look_up(struct reader *reader, struct read **reads, size_t count)
 
 /* ---- rounds ------------------------------------------------------------------------------- */
 
-/* Returns whether the command may join the batch that is being chosen. If it may and is large, adds
- * it to `round`. A command that may not join waits for a later batch. */
+/* Returns whether the command may join the batch that is being chosen; otherwise it waits for a
+ * later batch. Adds a large command that may join to `round`. */
 static bool round_takes(struct round *round, const struct command *command)
 {
 	size_t bit = command->hash >> 40 & (USER_BITS - 1);
@@ -141,8 +141,8 @@ static bool round_takes(struct round *round, const struct command *command)
 	return true;
 }
 
-/* Moves the commands of the next batch to reader->reads, and returns how many there are. Moves the
- * commands whose clients no longer wait to `answered`, with a refusal. */
+/* Moves the commands of the next batch to reader->reads, and returns how many there are. Refuses
+ * the commands whose clients no longer wait, and moves them to `answered`. */
 static size_t choose(struct reader *reader, struct command_list *answered)
 {
 	struct command_list later = {0};

@@ -30,8 +30,9 @@
 #include "flow/claims.h"
 #include "runtime/bell.h"
 
-/* How long a publish may take. If the bus comes back during a publish without taking the messages,
- * this time and the pause of TRY_AWAY pass until the next attempt: together less than 5 s. */
+/* How long a publish may take. If the bus comes back during a publish but does not confirm the
+ * messages, the next attempt begins after this time and the pause of TRY_AWAY: together less than
+ * 5 s. */
 #define PUBLISH_NS (3 * NS_PER_S)
 
 /* How long after an outage the bus may still refuse messages because it is not complete yet: for
@@ -76,8 +77,8 @@ struct relay_worker {
 	 * publish() times out */
 	size_t size;
 	int64_t probed_ns; /* when a row was last claimed as a probe */
-	/* when the last of the rows that the bus did not confirm is due again; 0 if there is no
-	 * such row */
+	/* monotonic time at which all rows that the bus did not confirm are due again; 0 if there
+	 * are no such rows */
 	int64_t due_ns;
 	struct bus_message *messages;
 	struct claim **published; /* published[i] is the claim of messages[i] */
@@ -87,7 +88,7 @@ struct relay {
 	struct relay_config config;
 	struct relay_worker *workers;
 
-	int64_t looked_ns; /* when the first worker last counted the outbox */
+	int64_t looked_ns; /* when the first worker last counted the outbox; 0 if never */
 	/* when a worker last saw that the bus was away; 0 if no worker has seen that */
 	_Atomic int64_t away_ns;
 	struct tally pending;

@@ -1,8 +1,8 @@
 /*
  * A relay publishes the events of an outbox: it claims pending rows, publishes them and ends the
  * claims, on threads of its own. Several relays, in this process and in others, share one outbox. A
- * relay claims only rows that no other relay holds. A relay that stalls until another relay has
- * claimed its rows neither publishes those rows nor records anything about them.
+ * relay claims only rows that no other relay holds. If a relay stalls and another relay claims its
+ * rows meanwhile, the stalled relay does not publish these rows and records nothing about them.
  *
  *   claim      a transaction; up to `batch` rows, oldest first
  *   publish    all rows at once, outside any transaction, well within the lease
@@ -22,7 +22,7 @@
 
 struct relay_config {
 	const char *kind;    /* the kind of its dead letters, as shown to operators */
-	const char *name;    /* label in metrics and logs: "entitlements" */
+	const char *name;    /* label in metrics and logs, e.g. "entitlements" */
 	struct store *store; /* the store and the bus are not owned */
 	const struct outbox_repository *outbox;
 	const char *announcement; /* the name under which the store announces new rows */

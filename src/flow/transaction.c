@@ -24,9 +24,9 @@ enum transaction_mode transaction_plan(
 }
 
 /*
- * First calls decide() of each write that has a decide() of its own. Then the service decides the
- * other writes and records the effects of earlier batches with them. If there are no other writes,
- * the service only records the effects.
+ * First calls decide() of each write that has a decide() of its own. Then the service's decide()
+ * decides the other writes and also records the effects of earlier batches. If there are no other
+ * writes, the service's settle() records these effects.
  */
 static enum status decide_open(
 	const struct committer_config *config, const struct write_batch *batch)

@@ -8,7 +8,7 @@
  *              stored under the Idempotency-Key
  *   BUSY       decide(), if another session holds the  parked and retried when due, as often as
  *              row; committer, if the Idempotency-Key  the service allows (see committer.h)
- *              is pending elsewhere
+ *              is pending for another attempt
  *   REPEATED   committer, if the Idempotency-Key       retried after the first write with that
  *              occurs twice in a batch                 Idempotency-Key has committed
  *   UNAPPLIED  decide(), if the one statement of a     retried in an ordinary transaction

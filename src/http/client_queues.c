@@ -3,7 +3,7 @@
 #include "http/connection.h"
 
 #define HOLDING_TRIES_MAX 64
-#define HOLDS_LITTLE 8192 /* the memory of a short request, including a chunk of its arena */
+#define HOLDS_LITTLE 8192 /* bytes that a short request occupies, with a chunk for its arena */
 
 static void leave(struct client_queues *queues, struct connection *connection)
 {

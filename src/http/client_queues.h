@@ -71,12 +71,15 @@ struct connection *client_queues_longest(const struct client_queues *queues);
  * those in `sends`, `reads` or `holds`.
  *
  * Prefers connections that hold more memory than a short request, because closing any other
- * connection frees next to nothing. If there is no such connection, the result depends on how much
- * memory the `connection_count` connections hold on average. If the average is not above a short
- * request, the memory is used up only because there are so many connections; a connection in
- * `sends` or `reads` is then returned, or NULL if these queues are empty. If the average is above a
- * short request, NULL is returned, because most of the memory then belongs to connections that are
- * being served and will soon be done.
+ * connection frees next to nothing. If the first 64 connections of each queue include no such
+ * connection, the result depends on how much memory the worker's `connection_count` connections
+ * hold on average:
+ *
+ *   as much as a short request, or less   The memory is used up only because there are so many
+ *                                         connections. Returns a connection in `sends` or `reads`,
+ *                                         or NULL if both queues are empty.
+ *   more than a short request             Most of the memory belongs to connections that are being
+ *                                         served and will soon be done. Returns NULL.
  */
 struct connection *client_queues_longest_holding(
 	const struct client_queues *queues, size_t connection_count);

@@ -285,8 +285,8 @@ static void discard(struct connection *connection, size_t len)
 		connection_close(connection);
 }
 
-/* Puts the bytes that looked like the start of HTTP/2's preface back in front of the input, because
- * they belong to a request of HTTP/1.1 after all. */
+/* The client's first bytes looked like the start of HTTP/2's preface, but belong to a request of
+ * HTTP/1.1. Puts these bytes back in front of the input. */
 static void restore_preface(struct connection *connection, struct slice *input)
 {
 	char *together = connection->worker->plain_buffer;
@@ -300,8 +300,8 @@ static void restore_preface(struct connection *connection, struct slice *input)
 
 /*
  * Finds out from the first bytes which protocol the client speaks: HTTP/2 begins with a preface,
- * and no request of HTTP/1.1 begins with the same bytes. Over TLS the handshake has already chosen
- * the protocol, but for HTTP/2 the preface must still follow. Removes the preface from the input.
+ * and no request of HTTP/1.1 begins with the whole preface. Over TLS the handshake has already
+ * chosen the protocol, but HTTP/2 still requires the preface. Removes the preface from the input.
  * Returns false if more input is needed, or if the connection was closed.
  */
 static bool decide_protocol(struct connection *connection, struct slice *input)

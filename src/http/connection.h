@@ -88,7 +88,7 @@ bool connection_is_backed_up(const struct connection *connection);
 /* Returns whether bytes have arrived that the loop has not read yet. */
 bool connection_has_unread_input(const struct connection *connection);
 
-/* ---- connection_output.c; each of these may close the connection ---- */
+/* ---- connection_output.c; functions that write or send may close the connection ---- */
 
 /* Writes `bytes`. The caller may change them afterwards. */
 void connection_write(struct connection *connection, struct slice bytes);
@@ -133,8 +133,8 @@ void request_charge(struct request *request);
 /* Charges the memory that the request has gained since it was last charged. */
 void request_count_bytes(struct request *request);
 
-/* Submits the command that the request waits for, once the protocol no longer defers it (see
- * `defers` in protocol.h). */
+/* Submits the command that the request waits for. If the protocol has deferred the command (see
+ * `defers` in protocol.h), the protocol calls this as soon as the command may be submitted. */
 void request_submit_now(struct request *request);
 
 /* Returns how much memory the request occupies. */

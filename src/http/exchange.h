@@ -7,8 +7,9 @@
  *   receiving   the client has sent everything           serving
  *   receiving   the request is refused                   answered
  *   serving     request_answer() or stream_start()       answered
- *   serving     another large answer must be done first  waiting
- *   waiting     the other large answer is done           serving
+ *   serving     the answer may be large, and another     waiting
+ *               large answer is not sent yet
+ *   waiting     the other large answer is sent           serving
  *   answered    the next pump submits the answer to      sending, or streaming for an event stream
  *               nghttp2
  *   sending     the last frame is in the output, or the  sent; freed when the output is written
@@ -49,7 +50,8 @@ struct exchange {
 	struct exchange *next;
 	int32_t id; /* the stream id of HTTP/2 */
 	enum exchange_state state;
-	int64_t since_ns;        /* when it last entered a state, got its whole head or sent data */
+	/* when the exchange last entered a state, received the end of its head, or sent data */
+	int64_t since_ns;
 	struct request *request; /* NULL for an event stream */
 	struct stream *stream;   /* NULL for a request */
 
@@ -65,7 +67,7 @@ struct exchange {
 	struct stream_event *event; /* the value to which `rest` belongs, or NULL */
 };
 
-/* The exchanges in one state, ordered by when they entered the state. */
+/* The exchanges in one state, in the order in which http2_move() last put them into the state. */
 struct exchange_list {
 	struct exchange *first;
 	struct exchange *last;

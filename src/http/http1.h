@@ -29,7 +29,7 @@ struct http1 {
 /* Makes a new connection speak HTTP/1.1. */
 void http1_init(struct connection *connection);
 
-/* ---- http1_output.c; each of these may close the connection ---- */
+/* ---- http1_output.c; each of these functions may close the connection ---- */
 
 /* Writes the answers that are ready at the front of the queue. Returns whether there were any. */
 bool http1_write_answers(struct connection *connection);

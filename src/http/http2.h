@@ -26,7 +26,7 @@
 #include "http/exchange.h"
 #include "http/http2_memory.h"
 
-/* The bytes that open every HTTP/2 connection of a client. */
+/* The bytes that a client sends first on every HTTP/2 connection. */
 #define HTTP2_PREFACE "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 #define HTTP2_OUTPUT_SIZE (64 * 1024)

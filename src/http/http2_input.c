@@ -236,7 +236,8 @@ static bool announces_too_much(const struct exchange *exchange)
 }
 
 /* Called when the head is complete and a body follows. Refuses a body if its announced length is
- * too large. Sends 100 Continue, or the refusal, to a client that waits for 100 Continue. */
+ * too large. If the client waits for 100 Continue, sends it, or answers with the refusal if
+ * admission has refused the request. */
 static void answer_head(struct http2 *http2, struct exchange *exchange)
 {
 	struct request *request = exchange->request;

@@ -223,7 +223,8 @@ static void submit(struct http2 *http2, struct exchange *exchange)
 	size_t count;
 	int32_t id = exchange->id;
 
-	/* if an event stream begins, the exchange inside it takes over the stream of HTTP/2 */
+	/* if the answer begins an event stream, request_finish() moves the stream of HTTP/2 to the
+	 * exchange inside that event stream */
 	request_finish(request);
 	body.source.ptr = nghttp2_session_get_stream_user_data(http2->session, id);
 	count = list_fields(http2, request, &common, fields, status);

@@ -293,8 +293,8 @@ static void post_outlet(struct outlet *outlet)
 }
 
 /* Counts a stream that a user's token has opened. If the user already has as many streams as
- * allowed, puts the oldest on the list `giving_way` of that oldest stream's loop. The loop then
- * closes the stream. */
+ * allowed, puts the user's oldest stream on the list `giving_way` of that stream's outlet. The
+ * outlet's loop then closes the oldest stream. */
 static void count_user_stream(struct hub *hub, struct subscriber *subscriber)
 {
 	struct seniority *users = &subscriber->branch->entry->users;

@@ -24,7 +24,7 @@ enum parse_event {
 	/* a request is complete: call parser_take(). A refused request already has an answer */
 	PARSE_REQUEST,
 	PARSE_CONTINUE, /* the client waits for 100 Continue; keep feeding */
-	PARSE_BROKEN,   /* call parser_take(); its request has an answer, and parsing is over */
+	PARSE_BROKEN,   /* call parser_take(); the request has an answer, and parsing is over */
 };
 
 enum parse_stage { STAGE_IDLE, STAGE_HEAD, STAGE_BODY };

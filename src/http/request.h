@@ -107,8 +107,8 @@ QP_MUST_CHECK bool request_expect(struct request *request, struct command *comma
  * Like request_submit(), except that the command's answer does not become the request's answer.
  * Instead, when the command is back, `answered(request, command)` runs on the loop. It answers the
  * request, starts the request's stream, or submits the request's next command with
- * request_submit_then(). `answered` does not run if the client is gone or if the command was
- * refused with OVERLOADED.
+ * request_submit_then(). `answered` does not run if the client is gone, or if the command cannot
+ * enter the lane and the request is answered with OVERLOADED.
  */
 void request_submit_then(struct request *request, struct lane *lane, struct command *command,
 	void (*answered)(struct request *request, struct command *command));

@@ -5,9 +5,9 @@
  * while others get few.
  *
  * Above --max-connections, the chosen worker closes the connection whose client has kept the worker
- * waiting longest. The new connection is refused only if no connection waits for its client. A
- * socket is counted in the `connection_count` of its worker as soon as the worker is chosen, so
- * that server_wait_idle() misses no socket.
+ * waiting longest. The new connection is refused only if that worker finds no connection to close
+ * for a while (see admit()). A socket is counted in the `connection_count` of its worker as soon as
+ * the worker is chosen, so that server_wait_idle() misses no socket.
  */
 #include "http/server.h"
 

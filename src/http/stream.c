@@ -1,8 +1,8 @@
 /*
- * A stream is attached to its request until the head is written, and then to its connection. It
- * holds at most one value that is not written yet, so that a value waits in the stream, where a
- * newer value can replace it, and not in a socket. The connection's protocol decides how values are
- * written.
+ * A stream is attached to its request until the head is written, and then to its connection. A
+ * value that is not written yet waits in the stream and not in the socket, so that a newer value
+ * can replace it; a stream holds at most one such value. The connection's protocol decides how
+ * values are written.
  */
 #include "http/stream.h"
 

@@ -18,10 +18,10 @@
  * When a stream is gone, its owner is called once, and pointers to the stream are no longer valid.
  * Where the table says that the connection is closed, HTTP/2 ends only the stream's exchange.
  *
- * In HTTP/1.1 the body has no length and is not chunked. It ends with the connection, which
- * HTTP/1.0 clients require. A client can still detect a cut event, because every event ends with a
- * blank line. Further input from the client is discarded; after 64 KiB of such input the connection
- * is closed.
+ * In HTTP/1.1 the body has no Content-Length and is not chunked, because HTTP/1.0 clients cannot
+ * read chunks; it ends with the connection. A client can still detect a cut event, because every
+ * event ends with a blank line. Further input from the client is discarded; after 64 KiB of such
+ * input the connection is closed.
  *
  * A stream belongs to its loop, and everything here is for that loop's thread. No call writes at
  * once: the loop writes before it sleeps. So a value that changes several times while the loop runs

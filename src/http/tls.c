@@ -46,9 +46,9 @@ static const char *const handshake_names[HANDSHAKE_COUNT] = {
 struct tls_context {
 	const char *certificate_file;
 	const char *key_file;
-	BIO_METHOD *pipe;     /* through it OpenSSL reads a session's input and writes its output */
+	BIO_METHOD *pipe;     /* the kind of BIO that each session uses; see the top of this file */
 	pthread_mutex_t lock; /* guards the next two members */
-	SSL_CTX *current;     /* this struct holds one reference, and each session holds another */
+	SSL_CTX *current;     /* for new sessions; this struct holds one reference to it */
 	int64_t expires_s;
 	struct tally handshakes[HANDSHAKE_COUNT];
 };
@@ -92,8 +92,8 @@ static bool use_certificate(SSL_CTX *ctx, const char *file, char *why)
 	if (SSL_CTX_use_certificate_chain_file(ctx, file) == 1)
 		return true;
 	snprintf(why, TLS_WHY_SIZE,
-		"%s cannot be used as a certificate: %s (it must be PEM, the server's own "
-		"certificate first)",
+		"%s cannot be used as a certificate: %s (the file must be PEM and begin with the "
+		"server's own certificate)",
 		file, last_error());
 	return false;
 }

@@ -18,8 +18,8 @@
  */
 void fingerprint_request(const struct input *input, struct idempotency_record *record);
 
-/* Describes a request that nobody has sent: the one with which a client would ask for only one part
- * of a larger request, such as one change of a batch request. */
+/* Describes a request that no client has sent. It asks for only one part of a larger request that a
+ * client has sent, such as one change of a batch request. */
 struct asked {
 	const char *method;
 	const char *path;   /* the template of the route */

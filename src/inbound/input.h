@@ -67,7 +67,7 @@ struct slice input_id_or_number(
 	struct input *input, const char *field, const char *alias, bool *is_number);
 
 /* Returns a required list of 1 to `most` (at most 1000) ids from the body. If the field is not such
- * a list, returns NULL and leaves `*count` alone. */
+ * a list, returns NULL and leaves `*count` unchanged. */
 struct slice *input_ids(struct input *input, const char *field, size_t most, size_t *count);
 
 /* Returns a required text from the body. It must not be blank or longer than `max` bytes; otherwise

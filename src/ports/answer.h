@@ -37,7 +37,7 @@ struct answer {
 	const struct problem *problem;
 };
 
-/* Returns a success with a JSON body, which is not copied. */
+/* Returns an answer with a JSON body, which is not copied. */
 struct answer answer_json(int http_status, struct slice body);
 
 /* Returns a 204. */
@@ -50,8 +50,8 @@ struct answer answer_empty(void);
 struct answer answer_problem(struct arena *arena, enum status status, const char *detail, ...)
 	QP_PRINTF(3, 4);
 
-/* Returns problem+json with more members: JSON that begins with a comma, such as
- * `,"entitlement":{…}`. `detail` is plain text, not a format. */
+/* Like answer_problem(), but also appends `members` to the JSON object. `members` begins with a
+ * comma, such as `,"entitlement":{…}`. `detail` is plain text, not a format. */
 struct answer answer_problem_with(
 	struct arena *arena, enum status status, struct slice members, const char *detail);
 

@@ -108,7 +108,7 @@ struct bus_channel {
 
 	/* The next two members are for engines that store messages by subject (JetStream). */
 	/* the name of the stream, e.g. "ENTITLEMENTS"; if NULL, the channel's name in capitals,
-	 * with _ for . and - */
+	 * with each "." and "-" replaced by "_" */
 	const char *stream;
 	/* the subjects of all messages, separated by spaces; if NULL, the channel's name */
 	const char *subjects;

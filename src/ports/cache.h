@@ -156,18 +156,19 @@ struct cache_ops {
 	bool (*is_up)(struct cache *cache);
 
 	/*
-	 * Notifies listeners in OTHER processes that use this cache that something new was
-	 * committed under the name `announcement`. Each announcement is sent to them at most once
-	 * per 20 ms, and it can get lost. It always gets lost if this process has not called
-	 * listen() yet. `announcement` must be static. Thread-safe; never blocks.
+	 * Sends `announcement`, which means that something new was committed, to its listeners in
+	 * OTHER processes that use this cache. Each announcement is sent at most once per 20 ms,
+	 * and it can get lost. It always gets lost if this process has not called listen() yet.
+	 * `announcement` must be static. Thread-safe; never blocks.
 	 */
 	void (*announce)(struct cache *cache, const char *announcement);
 
 	/*
-	 * From now on `heard` is called whenever another process announces `announcement`, or may
-	 * have done so while the cache was away. `heard` runs on any thread; it must neither block
-	 * nor call listen(). `announcement` must be static. Call listen() and unlisten() after
-	 * start(), from one thread at a time.
+	 * From now on `heard` is called whenever another process sends `announcement`, and when the
+	 * cache is back after it was away, because another process may have sent `announcement`
+	 * meanwhile. `heard` runs on any thread; it must neither block nor call listen().
+	 * `announcement` must be static. Call listen() and unlisten() after start(), from one
+	 * thread at a time.
 	 */
 	void (*listen)(struct cache *cache, const char *announcement, void (*heard)(void *context),
 		void *context);

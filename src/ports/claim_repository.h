@@ -19,9 +19,9 @@
  *   FAILED    discard                   DISCARDED
  *   DONE      resend (outbox)           PENDING    attempt_count 0, due at once
  *
- * Every end of a claim empties lease_until. BUSY and DONE are called IN_FLIGHT and PUBLISHED in
- * outboxes, PROCESSING and SENT in notifications, and SENDING and SENT in outbound messages.
- * Functions block and return a status that ports/store.h lists.
+ * Every end of a claim empties lease_until. The column status contains IN_FLIGHT for BUSY and
+ * PUBLISHED for DONE in outboxes, PROCESSING and SENT in notifications, and SENDING and SENT in
+ * outbound messages. Functions block and return a status that ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_CLAIM_REPOSITORY_H
 #define QUIPU_PORTS_CLAIM_REPOSITORY_H

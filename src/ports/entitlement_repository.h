@@ -30,8 +30,8 @@ struct entitlement_row {
 	size_t source_count;
 	size_t active_count;
 
-	/* Input: if true, put() revokes all active sources of the row before it writes the given
-	 * sources. */
+	/* Input: if true, put() revokes all active sources of the row before it writes the sources
+	 * of struct entitlement_changes. */
 	bool ends_sources;
 };
 
@@ -63,8 +63,8 @@ struct entitlement_audit {
 	struct slice unit;
 	bool is_active;  /* true if the action is GRANTED, false if it is REVOKED */
 	int64_t version; /* the version of the entitlement after the change */
-	int64_t step;    /* counts the lines of a version that do not change the status, from 1;
-			  * 0 for the line that began the version by changing the status */
+	int64_t step;    /* 0 for the line that changed the status and so began the version; the
+			  * later lines of the version are numbered from 1 */
 	struct slice reason;
 	struct slice purchase_id; /* may be empty */
 	/* empty if there is no event, because the status did not change */
@@ -137,8 +137,9 @@ struct audit_facts {
 	bool is_repeated;              /* another line has the same version and step */
 	int64_t version_before;        /* the version of the previous line; 0 for the first line */
 	int64_t step_before;
-	bool has_row;   /* the entitlement exists */
-	bool has_event; /* the outbox has the line's event; the next three members are from it */
+	bool has_row; /* the entitlement exists */
+	/* the outbox has the line's event; the next three members come from that event */
+	bool has_event;
 	struct slice event_type;
 	struct slice event_key;
 	struct slice payload;
@@ -212,9 +213,9 @@ struct entitlement_repository_ops {
 
 	/*
 	 * Creates the audit's partitions for this month and the next three, if the engine has
-	 * partitions, and drops lines older than `keep_months`; 0 keeps all lines. Runs in
-	 * transactions of its own. Called at start and every hour; two processes may call it at
-	 * once.
+	 * partitions, and drops lines older than `keep_months` months, or none if `keep_months` is
+	 * 0. Runs in transactions of its own. Called at start and every hour; two processes may
+	 * call it at the same time.
 	 */
 	QP_MUST_CHECK enum status (*tend_audit)(const struct entitlement_repository *repository,
 		struct session *session, int keep_months);

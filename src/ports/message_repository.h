@@ -145,9 +145,9 @@ struct message_repository_ops {
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct conversation_row *rows);
 
-	/* Reads a page of all pairs of a receiver (user_id) and a sender (other_id) who have
-	 * messages, sorted by both, for `quipu verify`. Leaves last_span empty. Must be called
-	 * outside a transaction. */
+	/* Reads a page of the pairs of receiver (user_id) and sender (other_id) that occur in
+	 * messages, each pair once, sorted by user_id and other_id, for `quipu verify`. Leaves
+	 * last_span empty. Must be called outside a transaction. */
 	QP_MUST_CHECK enum status (*list_directions)(const struct message_repository *repository,
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct conversation_row *rows);

@@ -62,7 +62,8 @@ struct notification_repository_ops {
 struct notification_repository {
 	const struct notification_repository_ops *ops;
 	const struct eraser *eraser;
-	/* The states BUSY and DONE of ports/claim_repository.h are called PROCESSING and SENT. */
+	/* claims rows of the table notifications, whose column status contains PROCESSING for the
+	 * state BUSY and SENT for the state DONE (see ports/claim_repository.h) */
 	const struct claim_repository *claims;
 	/* the table notification_dlq, which holds failed notifications and poison */
 	const struct dead_letter_repository *dead;

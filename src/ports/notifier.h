@@ -1,8 +1,9 @@
 /*
- * A notifier sends notices, which are notifications or messages of the gateway: as lines of text,
- * or as POST requests to a webhook. It has a number of slots, each of which holds one notice in
- * transit, so that a notice that hangs does not hold up other notices. Implemented by
- * adapters/notifier/console, adapters/notifier/sms and adapters/notifier/webhook.
+ * A notifier sends notices. A notice is a notification or a message of the gateway. Depending on
+ * its engine, a notifier writes each notice as a line of text or sends it in a POST request to a
+ * webhook. A notifier has a number of slots, each of which holds one notice in transit, so that a
+ * notice that hangs does not hold up other notices. Implemented by adapters/notifier/console,
+ * adapters/notifier/sms and adapters/notifier/webhook.
  *
  * Only one thread may use a notifier, except for wake().
  */
@@ -56,8 +57,8 @@ struct notifier_ops {
 	size_t (*wait)(struct notifier *notifier, struct notice_result *results, size_t max,
 		int64_t until_ns);
 
-	/* Makes a wait() in progress return immediately. If there is none, the next wait() returns
-	 * immediately. Thread-safe; never blocks. */
+	/* Makes a wait() in progress return immediately. If no wait() is in progress, the next
+	 * wait() returns immediately. Thread-safe; never blocks. */
 	void (*wake)(struct notifier *notifier);
 
 	/* Aborts the notices that are in transit, and frees the notifier. */

@@ -36,14 +36,15 @@ struct outbound_message {
 struct outbound_repository;
 
 struct outbound_repository_ops {
-	/* Records published messages (their id, user_id and created_us) as QUEUED. Does not change
-	 * messages that are already in one of the tables. Must be called in a transaction. */
+	/* Records published messages (their id, user_id and created_us) as QUEUED. Ignores messages
+	 * that are already in queued_messages or outbound_messages. Must be called in a
+	 * transaction. */
 	QP_MUST_CHECK enum status (*note)(const struct outbound_repository *repository,
 		struct session *session, const struct outbound_message *messages, size_t count);
 
-	/* Stores messages as PENDING and due at once, unless the sender has taken them before. They
-	 * will be claimed in the order of the array. Ids are unique. Must be called in a
-	 * transaction. */
+	/* Stores messages as PENDING and due at once, unless the sender has taken them before. The
+	 * stored messages will be claimed in the order of the array. Ids are unique. Must be called
+	 * in a transaction. */
 	QP_MUST_CHECK enum status (*put)(const struct outbound_repository *repository,
 		struct session *session, struct outbound_message *messages, size_t count);
 

@@ -1,8 +1,8 @@
 /*
  * Stores events that wait to be published. A service stores an event in the transaction of the
- * change that the event describes; flow/relay publishes the event afterwards, at least once. Every
- * service that publishes has a table of this shape. Functions block and return a status that
- * ports/store.h lists.
+ * change that the event describes; flow/relay publishes the event afterwards, at least once. Each
+ * service whose events leave through an outbox has a table of this shape. Functions block and
+ * return a status that ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_OUTBOX_REPOSITORY_H
 #define QUIPU_PORTS_OUTBOX_REPOSITORY_H

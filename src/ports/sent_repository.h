@@ -1,8 +1,8 @@
 /*
  * The table sent_messages lists messages that have no row in outbound_messages, but must not be
- * sent again if they are redelivered. Either a version of the program without outbound_messages
- * sent them, or their user was erased. Ids in arrays are unique and sorted by bytes. Functions
- * block and return a status that ports/store.h lists.
+ * sent again if they are redelivered. Either their user was erased, or they were sent by an older
+ * version of the program, which had no table outbound_messages. Ids in arrays are unique and sorted
+ * by bytes. Functions block and return a status that ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_SENT_REPOSITORY_H
 #define QUIPU_PORTS_SENT_REPOSITORY_H

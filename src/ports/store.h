@@ -240,11 +240,11 @@ struct store_ops {
 	bool (*is_up)(struct store *store);
 
 	/*
-	 * Notifies all listeners to `announcement` on this store, in any process, that something
-	 * new was committed. Calls the listeners of this process at once, on this thread. The
-	 * listeners of other processes are called a little later. Each announcement is sent to them
-	 * at most once per 20 ms, and it can get lost. `announcement` must be static. Thread-safe;
-	 * never blocks.
+	 * Sends `announcement`, which means that something new was committed, to its listeners on
+	 * this store, in all processes. Calls the listeners of this process at once, on this
+	 * thread. The listeners of other processes are called a little later. Each announcement is
+	 * sent to other processes at most once per 20 ms, and it can get lost on the way there.
+	 * `announcement` must be static. Thread-safe; never blocks.
 	 */
 	void (*announce)(struct store *store, const char *announcement);
 

@@ -37,7 +37,7 @@ void announcements_init(struct announcements *announcements);
 void announcements_release(struct announcements *announcements);
 
 /* Marks the announcement as pending. If it was not pending yet, ends the current
- * announcements_wait(). `name` must be static. */
+ * announcements_wait() or, if there is none, the next one. `name` must be static. */
 void announcements_add(struct announcements *announcements, const char *name);
 
 /* Ends the current announcements_wait() and makes every later call return immediately. */

@@ -1,8 +1,8 @@
 /*
- * The parameter values for the SQL statements of the erasers. Beside each statement stands a string
- * with one letter for each parameter: "ul" means that the first parameter is the person's id and
- * the second is the limit. struct erase_values lists the letters. Statements for SQLite may also
- * use the letter t, for the current time.
+ * The parameter values for the SQL statements of the erasers. In the code of the erasers, each
+ * statement is followed by a string with one letter for each parameter: "ul" means that the first
+ * parameter is the person's id and the second is the limit. struct erase_values lists the letters.
+ * Statements for SQLite may also use the letter t, for the current time.
  */
 #ifndef QUIPU_ADAPTERS_SHARED_ERASE_VALUES_H
 #define QUIPU_ADAPTERS_SHARED_ERASE_VALUES_H

@@ -1,8 +1,9 @@
 /*
  * Looks up counters: first in the cache, with one request for the whole batch; then in the store,
- * with one query for the users that the cache does not have. A miss returns a lease, and a value
- * from the store is written into the cache only under that lease. A writer that commits after the
- * miss deletes the lease, so an old value never replaces a newer value.
+ * with one query for the users that the cache does not have. On a miss, the cache grants a lease to
+ * one reader, and the value from the store is written into the cache only under that lease. A
+ * writer that commits after the miss deletes the lease, so an old value never replaces a newer
+ * value.
  */
 #ifndef QUIPU_SERVICES_COUNTERS_COUNTER_LOOKUP_H
 #define QUIPU_SERVICES_COUNTERS_COUNTER_LOOKUP_H

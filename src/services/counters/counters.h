@@ -47,7 +47,7 @@ void counter_write(struct buffer *body, const struct counter_row *row);
 
 /* ---- counting ---- */
 
-/* New messages, or messages that were read, and the resulting counters. */
+/* Either new messages or messages that were read, and the resulting counters. */
 struct counter_counting {
 	struct arena *arena;
 	bool is_read; /* true if the messages were read, false if they are new */

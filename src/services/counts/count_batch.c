@@ -208,9 +208,9 @@ bool count_batch_is_single(const struct write_batch *batch)
 }
 
 /*
- * Under TRANSACTION_SKIP all rows are locked, because an UPDATE cannot skip rows that other
- * sessions have locked. Under TRANSACTION_SINGLE one statement applies the additions that it can,
- * and an ordinary transaction decides the other commands.
+ * Under TRANSACTION_SKIP, run_locked() also runs plain additions, because an UPDATE cannot skip
+ * rows that other sessions have locked. Under TRANSACTION_SINGLE, one statement applies the
+ * additions that it can, and a later, ordinary transaction decides the other commands.
  */
 enum status count_batch_decide(const struct count_repository *repository, struct session *session,
 	const struct write_batch *batch)

@@ -15,13 +15,14 @@ struct count_step {
 	struct count_change change;
 
 	enum status status; /* output: OK, or why the change is refused */
-	/* output: the count after the change, or as it was if the change is refused */
+	/* output: the count after the change; if the change is refused, the unchanged count */
 	struct count_state state;
 };
 
 /*
- * A change of one count; the key of its command is the item's id. A command with steps instead
- * applies several changes, in order, in one transaction, and its key is unique; see count_bulk.h.
+ * A command without steps applies `change` to one count, and its key is that count's id. A command
+ * with steps applies its steps in order, in one transaction, and has a unique key; see
+ * count_bulk.h.
  */
 struct count_command {
 	struct write write;

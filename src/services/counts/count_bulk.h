@@ -15,7 +15,7 @@
 bool count_bulk_is_in(const struct write_batch *batch);
 
 /* Decides the fate of every write of the batch; see flow/committer.h. If one row of a command is
- * busy, the whole command is BUSY. Not for TRANSACTION_SINGLE. Blocks. */
+ * busy, the whole command is BUSY. The mode must not be TRANSACTION_SINGLE. Blocks. */
 enum status count_bulk_decide(const struct count_repository *repository, struct session *session,
 	const struct write_batch *batch);
 

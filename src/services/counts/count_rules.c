@@ -21,8 +21,8 @@ static enum status set_value(struct count_state *state, int64_t value)
 	return STATUS_OK;
 }
 
-/* A sum that overflows int64 exceeds every bound in that direction. So if the count has such a
- * bound, the refusal is OUT_OF_BOUNDS instead of OVERFLOW. */
+/* A sum that overflows int64 is also beyond the bound, min or max, in the direction of the
+ * addition. So the refusal is OUT_OF_BOUNDS if the count has that bound, otherwise OVERFLOW. */
 static enum status add(struct count_state *state, int64_t amount)
 {
 	const struct count_bound *bound = amount < 0 ? &state->bounds.min : &state->bounds.max;

@@ -23,7 +23,7 @@ struct count_change {
 	bool sets_value;            /* PUT: sets_value, sets_min and sets_max say what to change */
 	bool sets_min;
 	bool sets_max;
-	bool expects_value; /* PUT: refuse the change if the value is not `expected` */
+	bool expects_value; /* PUT: refuse the change if the current value is not `expected` */
 	int64_t expected;
 };
 

@@ -1,7 +1,8 @@
 /*
  * Checks the rows, and the stored answers to changes, creations and PUTs, page by page. Answers to
  * creations and PUTs are also compared with their counts. The counts are read after the answers, in
- * another snapshot. The comparison stays valid, because a change in between makes a count newer.
+ * another snapshot. The comparison stays valid, because a change in between only makes a count
+ * newer, and a count that is newer than an answer is not reported.
  */
 #include "services/counts/count_verify.h"
 
@@ -60,8 +61,9 @@ static struct slice string_of(struct arena *arena, const json_t *object, const c
 	return arena_copy(arena, slice_make(json_string_value(value), json_string_length(value)));
 }
 
-/* Reads a stored answer. If `is_whole` is true, it answers a creation or PUT and contains the whole
- * count; otherwise it answers a change. Returns false if no answer of the service has this form. */
+/* Reads a stored answer. If `is_whole` is true, the request was a creation or a PUT, and the answer
+ * contains the whole count; otherwise the request was a change. Returns false if no answer of the
+ * service to such a request has this form. */
 static bool read_kept(
 	struct arena *arena, const struct kept_answer *key, bool is_whole, struct kept_count *kept)
 {
@@ -83,7 +85,7 @@ static void differ_in_answer(struct verify_page *page, const struct kept_answer 
 {
 	struct slice id = verify_idempotency_id(page, key);
 
-	verify_differ(page, id, "answer", "%.*s: its request cannot get the stored answer",
+	verify_differ(page, id, "answer", "%.*s: the stored answer does not fit the request",
 		(int)id.len, id.data);
 }
 
@@ -132,8 +134,8 @@ static enum status check_changes(const void *context, struct session *session,
 	return STATUS_OK;
 }
 
-/* Fills `rows` with the item ids of these answers, sorted and without duplicates. Returns how many
- * rows there are. */
+/* Fills `rows` with the item ids of the answers in `kept`, sorted and without duplicates. Returns
+ * how many rows there are. */
 static size_t rows_of(const struct kept_count *kept, size_t count, struct count_row *rows)
 {
 	for (size_t i = 0; i < count; i++)

@@ -5,10 +5,11 @@
  *                    characters
  *   out-of-bounds    the value is less than min_value or greater than max_value
  *   in-the-future    last_updated_at is ahead of the store's time
- *   answer           the answer stored under an Idempotency-Key is one that its request cannot get
- *   older-than-kept  a stored answer shows a later update than the count has, so the table of
- *                    counts is older than the Idempotency-Keys, e.g. because only that table was
- *                    restored
+ *   answer           the answer stored under an Idempotency-Key cannot be an answer to the request
+ *                    that used the key
+ *   older-than-kept  according to a stored answer, the count was updated later than its row says,
+ *                    so the table of counts is older than the Idempotency-Keys, e.g. because only
+ *                    the table of counts was restored from a backup
  *
  * Nothing more can be proved: a count is a number without a history. A stored answer shows the
  * value at one moment, and requests without an Idempotency-Key may have changed the count since.

@@ -1,11 +1,11 @@
 /*
- * First, a query finds the messages for commands that read everything up to a certain message. One
- * statement then marks all messages that the batch reads, and reports which of them were unread.
- * After that, the commands run in order, in memory. Finally, new messages and one event per change
- * are written.
+ * First, a query finds the messages for commands that mark everything up to a certain message as
+ * read. Then one statement marks the messages of all commands as read, and reports which of them
+ * were unread. After that, the commands run in order, in memory. Finally, new messages and one
+ * event per change are written.
  *
  * Invariant: a message has one NewMessageEvent and, once it is read, one MessageReadEvent, however
- * many requests read it. The transaction that marks a message as read also commits its
+ * many requests mark it as read. The transaction that marks a message as read also commits its
  * MessageReadEvent.
  */
 #include "services/dialogs/dialog_batch.h"
@@ -195,7 +195,7 @@ static void collect_marks(struct changes *changes, const struct write_batch *bat
 	changes->mark_count = kept;
 }
 
-/* Returns the mark of a message that the command reads. */
+/* Returns the mark of a message that the command marks as read. */
 static struct message_mark *mark_of(
 	const struct changes *changes, const struct dialog_command *command, struct slice id)
 {
@@ -208,7 +208,7 @@ static struct message_mark *mark_of(
 }
 
 /* Adds an event for each message that was unread, and returns the number of events. If several
- * commands of the batch read the same message, only the first finds it unread. */
+ * commands of the batch mark the same message, only the first command finds it unread. */
 static size_t take_marks(struct changes *changes, struct dialog_command *command)
 {
 	size_t taken = 0;

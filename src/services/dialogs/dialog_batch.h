@@ -24,8 +24,8 @@ struct dialog_command {
 	struct slice sender_id;
 	struct slice up_to;
 
-	/* The messages to mark. For READ_UP_TO, dialog_batch_decide() sets these and the members
-	 * below, and the ids are allocated from the batch's arena. */
+	/* The messages to mark as read. For READ_UP_TO, dialog_batch_decide() sets `message_ids`
+	 * and the members below, and the ids are allocated from the batch's arena. */
 	const struct slice *message_ids;
 	size_t message_count;
 	bool up_to_exists;

@@ -36,8 +36,8 @@ static void write_message(struct buffer *body, const struct message *message)
 	buffer_text(body, message->is_read ? ",\"isRead\":true}" : ",\"isRead\":false}");
 }
 
-/* The length of the names, punctuation and times in a message's JSON: of everything except its four
- * strings. */
+/* The most bytes that a message's JSON has besides its four strings: names, punctuation and the
+ * time. */
 #define MESSAGE_FRAME 112
 
 static size_t written_length(const struct message *message)
@@ -128,8 +128,8 @@ static void write_conversation(struct buffer *body, const struct conversation *c
 	buffer_format(body, ",\"unread\":%lld}", (long long)conversation->unread);
 }
 
-/* The length of the names, punctuation and unread count in a conversation's JSON: of everything
- * except the other user's id and the last message. */
+/* The most bytes that a conversation's JSON has besides the other user's id and the last message:
+ * names, punctuation and the unread count. */
 #define CONVERSATION_FRAME 56
 
 /* Like choose_shown(), but for conversations. */

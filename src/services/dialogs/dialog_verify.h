@@ -2,14 +2,14 @@
  * Checks dialogs for `quipu verify` (admin/verify.h). The row of a conversation is written in the
  * same transaction as its messages. The row's span, which is roughly the time of the last message,
  * only grows, and messages are not deleted. Therefore the check reads each row twice, before and
- * after the messages. It reports the row if the first span is later than the last message, or the
- * second span is earlier than that message. Erasing a person takes several transactions; in the
- * meantime, rows of that person may be reported.
+ * after the messages. It reports the row if its span is later than the last message at the first
+ * read, or earlier than the last message at the second read. Erasing a person takes several
+ * transactions; in the meantime, rows of that person may be reported.
  * Differences, besides those of admin/verify_claims.h and admin/verify_idempotency.h:
  *
  *   no-conversation   two users have messages, but one of them has no row for the conversation
  *   no-message        a row for two users who have no messages
- *   span-differs      the time in the row is not that of the last message
+ *   span-differs      the span in the row does not match the last message
  *
  * Unread counts are not checked, because they are not stored with conversations: unread messages
  * are counted when conversations are listed.

@@ -336,8 +336,9 @@ static struct entitlement_source *name_all(
 	return sources;
 }
 
-/* Collects the named sources of all folds in `sources`, which has room for two sources per command,
- * and looks up those of the rows that exist. They come first in `sources`. */
+/* Fills `sources`, which has room for two sources per command, with the named sources of all folds:
+ * first those of rows that exist, then those of new rows. Looks up the sources of the rows that
+ * exist. */
 static enum status find_sources(const struct entitlement_repository *repository,
 	struct session *session, struct arena *arena, struct folds folds,
 	struct entitlement_source *sources)

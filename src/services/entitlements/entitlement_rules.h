@@ -3,8 +3,8 @@
  *
  * An entitlement is ACTIVE as long as one of its sources is. A source is a purchase, or a reason if
  * no purchase was named. A purchase grants once; a reason may grant again after it has ended. A
- * source is new if the entitlement does not have it yet. A row `reason` shows what differs from the
- * row `ended` above it if the source is a reason.
+ * source is new if the entitlement does not have it yet. A row `ended` is for a purchase; the row
+ * `reason` below it shows what a GRANT does if the ended source is a reason.
  *
  *   entitlement  source      GRANT                   REVOKE of a purchase   REVOKE of all
  *   absent       new         ACTIVE, version 1       NOT_FOUND              NOT_FOUND
@@ -16,10 +16,10 @@
  *                ended       CONFLICT                CONFLICT               CONFLICT
  *                  reason    ACTIVE, version + 1
  *
- * When the last active source ends, the entitlement becomes REVOKED with version + 1; when another
- * active source ends, the change counts as step + 1. The source MIGRATED stands for an unknown
- * purchase. Therefore, while MIGRATED is active, the revoke of a new purchase ends MIGRATED and
- * records that purchase as ended.
+ * When a source ends and no other source is active, the entitlement becomes REVOKED with
+ * version + 1. When a source ends and others stay active, the change counts as step + 1. The source
+ * MIGRATED stands for an unknown purchase. Therefore, while MIGRATED is active, the revoke of a
+ * purchase that is new ends MIGRATED and records the purchase as ended.
  */
 #ifndef QUIPU_SERVICES_ENTITLEMENTS_RULES_H
 #define QUIPU_SERVICES_ENTITLEMENTS_RULES_H

@@ -1,12 +1,12 @@
 /*
  * Checks entitlements for `quipu verify` (admin/verify.h). A row, its sources, its audit and its
- * events are written in one transaction, so one statement sees all of them or none. The id of a
- * difference is user_id:stock_keeping_unit, or the id of the event. Differences, besides those of
- * admin/verify_claims.h for the outbox and of admin/verify_idempotency.h:
+ * events are written in one transaction, so one statement sees all of them or none. The check
+ * reports the differences of admin/verify_claims.h for the outbox (their id is the event's id),
+ * those of admin/verify_idempotency.h, and these (their id is user_id:stock_keeping_unit):
  *
  *   version          the version is less than 1
- *   status           ACTIVE with an even version or REVOKED with an odd one: the first version is
- *                    a grant, and each further one changes the status
+ *   status           ACTIVE with an even version or REVOKED with an odd version: the first version
+ *                    is a grant, and each further version changes the status
  *   no-source        ACTIVE without an active source
  *   source-left      REVOKED with an active source
  *   source-alone     sources without an entitlement
@@ -14,8 +14,8 @@
  *                    lines are kept for at least a month
  *   audit-differs    the newest change of the status differs from the row in version, status or
  *                    time, or the newest line differs from the row in version or step
- *   audit-action     a change of the status that grants with an even version or revokes with an odd
- *                    one; a change of the sources alone with an even version
+ *   audit-action     a line that changes the status is a grant with an even version or a revoke
+ *                    with an odd version, or a line that changes only sources has an even version
  *   audit-repeated   two lines with the same version and step
  *   audit-gap        a line whose version and step do not follow those of the previous line
  *   no-entitlement   a line without an entitlement

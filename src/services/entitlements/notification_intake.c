@@ -58,7 +58,7 @@ static struct dead_letter make_letter(struct arena *arena, const struct intake_i
 	};
 }
 
-/* Stores unreadable messages (poison) as dead letters. */
+/* Stores the messages that can never be used (poison) as dead letters. */
 static enum status bury(const struct notifications *notifications, struct session *session,
 	const struct intake_batch *batch)
 {

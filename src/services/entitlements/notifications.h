@@ -41,10 +41,9 @@ enum status notifications_apply(void *notifications, struct session *session,
 void notifications_committed(void *notifications);
 
 /*
- * Applies the payload of a message that became a dead letter because it could not be read. Must be
- * called in a transaction. If the payload still cannot be read, sets `is_read` to false and changes
- * nothing. An event that was applied meanwhile is not applied again. Blocks; returns the session's
- * status.
+ * Applies the payload of a poison message that became a dead letter. Must be called in a
+ * transaction. If the payload cannot be read, sets `is_read` to false and changes nothing. An event
+ * that was applied meanwhile is not applied again. Blocks; returns the session's status.
  */
 QP_MUST_CHECK enum status notifications_take_again(void *notifications, struct session *session,
 	struct arena *arena, struct slice payload, bool *is_read);

@@ -48,8 +48,8 @@ bool gateway_command_is_open_spend(const struct gateway_command *command)
 
 /* ---- before the transaction -------------------------------------------------------------- */
 
-/* Refuses sends before they reserve slots if the bus is known to be down, so that users do not lose
- * slots. */
+/* If the bus is known to be down, refuses sends before they reserve slots, so that users do not
+ * lose slots. */
 static void refuse_without_bus(struct gateway_lane *lane, const struct write_batch *batch)
 {
 	struct bus *bus = lane->gateway->bus;

@@ -7,7 +7,7 @@
  *
  *   prepare  refuses the send if the bus is down or the cache refuses it
  *   decide   first transaction: locks the row and reserves a slot, or refuses the send; a resumed
- *            send keeps the slot that it reserved earlier, if that was in the current window
+ *            send keeps the slot that it reserved earlier if it did so in the current window
  *   publish  publishes the message; the bus reports whether it has accepted the message
  *   settle   second transaction: counts confirmed slots and gives unused slots back; on a busy
  *            lane, a later batch does this in its own first transaction
@@ -41,7 +41,7 @@ struct gateway_command {
 	bool shadow;
 
 	int32_t amount; /* TAKE: how much to spend; SEND: 1 */
-	int32_t slots;  /* SEND and TAKE: how many slots the row has reserved, 0 or `amount` */
+	int32_t slots;  /* SEND and TAKE: slots reserved for this command, 0 or `amount` */
 
 	struct slice message; /* for SEND, like the next members down to on_bus */
 	struct slice traceparent;
@@ -110,8 +110,9 @@ struct gateway_lane {
 	int64_t shadowed;
 
 	/*
-	 * Users whose cached copy has a different window than their row, or a higher count. The
-	 * copies are deleted before the lane uses the cache again.
+	 * Users whose cached copy does not match their row: it belongs to another window, or its
+	 * count is too high or too low. The copies are deleted before the lane uses the cache
+	 * again.
 	 */
 	struct arena stale_arena;
 	struct slice stale[GATEWAY_STALE_MAX];

@@ -1,6 +1,6 @@
 /*
  * Stores the state of each message, which clients look up by the message's id. The transaction that
- * counts a send also stores its message as QUEUED. Once the sender has taken the message from the
+ * settles a send also stores its message as QUEUED. Once the sender has taken the message from the
  * bus, the state is that of the sender's row; see ports/outbound_repository.h.
  */
 #ifndef QUIPU_SERVICES_GATEWAY_MESSAGES_H

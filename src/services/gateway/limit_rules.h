@@ -1,7 +1,7 @@
 /*
  * Decides whether the limit of a user admits messages. The decision depends only on the row, the
  * time and the number of messages. The two cache adapters implement the same rule for cached
- * copies, memory in C and Redis in a Lua script. Pure.
+ * copies: the memory adapter in C, the Redis adapter in a Lua script. Pure.
  */
 #ifndef QUIPU_SERVICES_GATEWAY_LIMIT_RULES_H
 #define QUIPU_SERVICES_GATEWAY_LIMIT_RULES_H
@@ -39,8 +39,8 @@ int32_t limit_left(const struct limit_row *row);
 void limit_refresh(struct limit_row *row, int64_t now_us);
 
 /*
- * Brings the row up to date: begins a new window if the row's window has ended. A window that
- * begins more than LIMIT_FUTURE_US in the future begins now instead, and its used slots stay used.
+ * Brings the row up to date: begins a new window if the row's window has ended. If the row's window
+ * begins more than LIMIT_FUTURE_US in the future, moves its start to `now_us` and keeps its counts.
  * Therefore setting the clock back frees no quota, and locks nobody out for longer than one window.
  * Returns true if the row has changed.
  */

@@ -1,6 +1,6 @@
 /*
- * Checks limits and messages for `quipu verify` (admin/verify.h). The rules hold at every commit,
- * even under load: a slot is reserved before it is used, and a new configuration begins a new
+ * Checks limits and messages for `quipu verify` (admin/verify.h). Even under load, no commit leaves
+ * a difference, because a slot is reserved before it is used, and a new configuration begins a new
  * window. The check reports these differences:
  *
  *   config           rate_limit is below 1, or time_window is outside 1 to 525600
@@ -12,8 +12,8 @@
  * It also reports the differences of admin/verify_idempotency.h and, for messages that the sender
  * has taken from the bus, the differences of admin/verify_claims.h.
  *
- * A pending Idempotency-Key is not a difference, because the key of a send whose outcome was never
- * recorded stays pending until the key expires.
+ * The pending Idempotency-Key of a send or of a configuration change is not a difference, because
+ * the key stays pending until it expires if the outcome was never recorded.
  */
 #ifndef QUIPU_SERVICES_GATEWAY_LIMIT_VERIFY_H
 #define QUIPU_SERVICES_GATEWAY_LIMIT_VERIFY_H

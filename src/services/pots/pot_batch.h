@@ -75,8 +75,8 @@ struct slice pot_name_key(struct arena *arena, struct slice name);
 enum status pot_batch_decide(
 	const struct pots *pots, struct session *session, const struct write_batch *batch);
 
-/* Returns the answer for a command that is given up because its pot stayed locked through all
- * retries. */
+/* Returns the answer for a command that is given up because its pot (for CREATE, its name) stayed
+ * locked through all retries. */
 struct answer pot_batch_give_up(struct write *write);
 
 /* Answers every read of the batch (each a struct pot_lookup); see flow/reader.h. Blocks. */

@@ -69,9 +69,9 @@ static long double log_weight(const struct urn *urn, int64_t found)
 	       log_factorial(urn->others - urn->sample + found);
 }
 
-/* Accepts or rejects a candidate. `log_odds` is the logarithm of a ratio: the candidate's
- * probability to that of the likeliest outcome. The first two tests are cheap and decide most
- * cases. */
+/* Accepts or rejects a candidate. `log_odds` is the logarithm of the candidate's probability
+ * divided by the probability of the likeliest outcome. The first two tests are cheap and decide
+ * most cases. */
 static bool is_accepted(double u, double log_odds)
 {
 	if (u * (4 - u) - 3 <= log_odds)
@@ -113,11 +113,11 @@ static int64_t draw_marked(struct urn urn, struct dice *dice)
 {
 	int64_t all = urn.marked + urn.others;
 
-	if (urn.sample > all - urn.sample) { /* instead, draw the balls that remain in the urn */
+	if (urn.sample > all - urn.sample) { /* fewer balls stay in the urn: draw those */
 		urn.sample = all - urn.sample;
 		return urn.marked - draw_marked(urn, dice);
 	}
-	if (urn.marked > urn.others) { /* instead, count the unmarked balls */
+	if (urn.marked > urn.others) { /* fewer balls are unmarked: count those */
 		struct urn other = {urn.others, urn.marked, urn.sample};
 
 		return urn.sample - draw_marked(other, dice);

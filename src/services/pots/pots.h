@@ -20,7 +20,7 @@ struct pots {
 	const struct pot_repository *repository;
 	struct lane_set *lanes; /* not owned */
 	int64_t lock_ttl_us;  /* time after which a lock expires if its owner does not release it */
-	int64_t lock_wait_us; /* pause before each retry while another owner has the lock */
+	int64_t lock_wait_us; /* average pause before a retry while another owner has the lock */
 	int64_t lock_retries;
 };
 

@@ -5,17 +5,17 @@
  * these messages again, before newer ones. Therefore again() has nothing to do, and a commit never
  * skips an unacknowledged message.
  *
- * Messages that the group does not want are dropped on arrival. Their offsets need no commit of
- * their own if a later message is committed. While the consumer holds no message, it commits the
- * offsets of dropped messages separately, at most once a second.
+ * Messages that the group does not want are skipped on arrival. A commit of a later message covers
+ * the skipped messages before it. While the consumer holds no message, it commits the offsets of
+ * skipped messages separately, at most once a second.
  *
- * Rebalances happen while librdkafka is polled, during a fetch or the close. The consumer then
- * drops the held messages of each partition that it loses.
+ * Rebalances happen only while librdkafka is polled: during a fetch, or while the consumer is being
+ * closed. The consumer then drops the held messages of each partition that it loses.
  *
- * A consumer is closed on a thread of its own, because rd_kafka_consumer_close() has no deadline:
- * while Kafka has not answered a commit, that function waits until the group's coordinator is back.
- * A consumer that is not closed in time is abandoned: its thread, its memory and the bus stay until
- * the process exits.
+ * Each consumer is closed on a separate thread, because rd_kafka_consumer_close() has no deadline:
+ * if Kafka has not answered a commit, that function waits until the group's coordinator is back. A
+ * consumer that is not closed in time is abandoned: the closing thread, the consumer's memory and
+ * the bus stay until the process exits.
  *
  * On arrival, each message is checked by kafka_places_take(), which detects when Kafka has lost the
  * end of a log.
@@ -29,7 +29,8 @@
 #include "adapters/shared/growing.h"
 #include "base/log.h"
 
-/* A fetch returns early, with at least one message, once its messages reach this size. */
+/* A fetch stops polling once it has polled new messages of this total size and holds at least one
+ * message. */
 #define FETCH_BYTES_MAX (16 * 1024 * 1024)
 
 #define COMMIT_TIMEOUT_MS 5000
@@ -152,8 +153,8 @@ static bool is_wanted(const struct kafka_consumer *consumer, const rd_kafka_mess
 	return bus_subjects_have(consumer->subjects, slice_make(value, value ? size : 0));
 }
 
-/* Records in `offsets` that the group has acknowledged or skipped all messages of the partition up
- * to `message`. The caller later commits `offsets`. */
+/* Sets the partition's entry in `offsets` to the offset after `message`, with the message's name as
+ * metadata. A commit of `offsets` then covers all messages of the partition up to `message`. */
 static void note_done(rd_kafka_topic_partition_list_t *offsets, const char *topic,
 	const rd_kafka_message_t *message)
 {
@@ -269,9 +270,9 @@ static void wait_for(struct kafka_consumer *consumer, const bool *condition, int
 
 /*
  * Returns true if there is a client. If there is none yet, waits until the topics exist and then
- * creates the client. Returns false if the topics do not exist by `until_ns` or the consumer is
- * woken before. If the client cannot be created, waits until `until_ns` or until the consumer is
- * woken, and then returns false; the next fetch tries again.
+ * creates the client. Returns false if the topics do not exist by `until_ns`, or if the consumer is
+ * woken before the topics exist. If the client cannot be created, waits until `until_ns` or until
+ * the consumer is woken, and then returns false; the next fetch tries again.
  */
 static bool wait_for_client(struct kafka_consumer *consumer, int64_t until_ns)
 {
@@ -596,7 +597,7 @@ static void *close_client(void *context)
 	return NULL;
 }
 
-/* Closes and destroys the client on a thread of its own. Returns false if that takes longer than
+/* Closes and destroys the client on a separate thread. Returns false if that takes longer than
  * CLOSE_TIMEOUT_NS. */
 static bool close_in_time(struct kafka_consumer *consumer)
 {

@@ -65,7 +65,7 @@ struct kafka_client {
 	struct kafka_consumer *consumer; /* NULL unless the client belongs to a consumer */
 	struct kafka_client *next;       /* next in bus->retired */
 
-	/* how many connections were closed that had received data; counted only for consumers */
+	/* how many connections that had received data were closed; counted only for consumers */
 	_Atomic uint64_t closed_connections;
 };
 
@@ -174,7 +174,7 @@ struct kafka_place {
 struct kafka_places {
 	struct kafka_place *all;
 	size_t count;
-	uint64_t closed_connections; /* client->closed_connections when last compared */
+	uint64_t closed_connections; /* the last value seen of client->closed_connections */
 	bool are_settled;            /* no position waits for kafka_places_settle() */
 	int64_t retry_ns; /* monotonic time before which kafka_places_settle() does not retry */
 };

@@ -41,12 +41,12 @@
  * otherwise each attempt to reach a broker that is away would make all positions DOUBTED, including
  * those at other brokers.
  *
- * After a loss, the consumer reads again from a day before the position's message, and recognises
- * the messages that it has already handled. A day is enough: messages published after the loss are
- * newer than the lost ones, apart from differences between the producers' clocks. If the time of
- * the position's message is unknown or more than 28 days ago, the consumer goes back 29 days from
- * now, because it can recognise the messages of the last 30 days. Messages that retention has
- * deleted do not count as lost.
+ * After a loss, the consumer reads again from a day before the position's message. The consuming
+ * service recognises the messages that it has already handled. A day is enough: messages published
+ * after the loss are newer than the lost ones, apart from differences between the producers'
+ * clocks. If the time of the position's message is unknown or more than 28 days ago, the consumer
+ * goes back 29 days from now, because services recognise the messages of the last 30 days. Messages
+ * that retention has deleted do not count as lost.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -66,8 +66,9 @@
 #define BACK_MS DAY_MS
 #define BACK_MAX_MS (29 * DAY_MS)
 
-/* If an attempt leaves positions unsettled, the pause before the next attempt is as long as the
- * attempt took, but at least this long. Meanwhile the consumer reads the settled partitions. */
+/* If an attempt to settle the positions leaves some of them unsettled, the pause before the next
+ * attempt is as long as the attempt took, but at least this long. During the pause the consumer
+ * reads the partitions whose positions are settled. */
 #define PAUSE_MIN_NS (200 * NS_PER_MS)
 
 #define NAME_FORMAT "quipu %" PRId64 " "
@@ -101,7 +102,7 @@ static int64_t time_in(const char *name)
 /* ---- connections ------------------------------------------------------------------------- */
 
 /* Returns true if the socket has ever received anything, even if its connection is broken by now.
- * Also returns true if the kernel cannot report that. */
+ * Also returns true if the kernel cannot report how much the socket has received. */
 static bool has_worked(int fd)
 {
 	struct tcp_info info = {0};
@@ -309,7 +310,7 @@ static void compare_ends_at(
 
 		if (place->state != KAFKA_PLACE_DOUBTED || place->leader != leader)
 			continue;
-		place->leader = -1; /* so that compare_ends() does not ask again */
+		place->leader = -1; /* so that compare_ends() does not request this end again */
 		rd_kafka_topic_partition_list_add(ends, topic, place->partition)->offset =
 			RD_KAFKA_OFFSET_END;
 	}
@@ -468,7 +469,7 @@ void kafka_places_return(struct kafka_places *places, const rd_kafka_message_t *
 	struct kafka_place *place = find(places, message->partition);
 
 	if (!place || (place->state != KAFKA_PLACE_AWAITED && place->state != KAFKA_PLACE_SURE))
-		return; /* not assigned, or kafka_places_settle() will set it back */
+		return; /* partition is not assigned, or kafka_places_settle() will seek in it */
 	place->state = KAFKA_PLACE_FOUND;
 	places->are_settled = false;
 	places->retry_ns = 0;

@@ -317,8 +317,8 @@ static int64_t first_deadline_ns(const struct kafka_producer *producer)
 	return first_ns;
 }
 
-/* Purges all messages that are UNDER_WAY. The fate of a message that has no report even after that
- * is UNKNOWN. */
+/* Purges all messages that are UNDER_WAY. If librdkafka still sends no report of a message, the
+ * message's fate becomes UNKNOWN. */
 static void give_up(struct kafka_producer *producer)
 {
 	purge(producer);

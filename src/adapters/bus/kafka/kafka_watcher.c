@@ -26,8 +26,8 @@
 #define LEADER_PAUSE_MS 10
 #define CONNECT_NS (2 * NS_PER_S)
 
-/* About twice Kafka's default. A message of the default's size therefore fits even as a dead
- * letter, which is the message with additional headers. */
+/* About twice Kafka's default. Therefore even the largest message that the default permits fits as
+ * a dead letter, which is the message with additional headers. */
 #define MESSAGE_BYTES_MAX "2097152"
 
 /* ---- up and down ------------------------------------------------------------------------- */
@@ -183,7 +183,7 @@ static void note_topics(struct kafka_bus *bus, rd_kafka_event_t *event)
 		note_topic(bus, topics[i]);
 }
 
-/* Returns true if one of the brokers is the controller, the broker that creates topics, or if the
+/* Returns true if one of the brokers is the controller (the broker that creates topics), or if the
  * controller is not known yet. In librdkafka's mock cluster, no broker is the controller. */
 static bool has_controller(struct kafka_bus *bus, const struct rd_kafka_metadata *metadata)
 {

@@ -14,7 +14,7 @@
 
 #include "adapters/bus/local/local_internal.h"
 
-/* A fetch returns early, with at least one message, once its messages reach this size. */
+/* Once the messages of a fetch together reach this size, the fetch adds no more messages. */
 #define FETCH_BYTES_MAX (16 * 1024 * 1024)
 
 /* How long a fetch waits before it retries after the file has failed. */
@@ -259,9 +259,9 @@ static void settle_skip(struct local_bus *bus, struct local_work *base, enum loc
 		work->group->skipped -= work->skipped;
 }
 
-/* Records the group's new position in the file if the file does not yet record at least `least`
- * skipped messages. Without this, a group that skips many messages would keep them on disk until it
- * acknowledges a message that it wants. */
+/* Records the group's new position in the file once the group has skipped `least` messages that the
+ * file does not record yet. Without this, a group that skips many messages would keep them on disk
+ * until it acknowledges a message that it wants. */
 static void record_skips(struct local_consumer *consumer, size_t least)
 {
 	struct skip_work work = {
@@ -317,8 +317,11 @@ static bool wait_for_more(struct local_consumer *consumer, uint64_t seen, int64_
 	return in_time && !consumer->woken;
 }
 
-/* Like wait_for_more(), except that it returns true after RETRY_NS, because nothing signals that
- * the file works again after a failure. */
+/*
+ * Waits for RETRY_NS and then returns true, so that the caller tries the file again: nothing
+ * signals that the file works again after a failure. Returns false at monotonic time `until_ns`, or
+ * when the consumer is woken. The caller holds the lock.
+ */
 static bool wait_for_recovery(struct local_consumer *consumer, int64_t until_ns)
 {
 	struct local_channel *channel = consumer->group->channel;

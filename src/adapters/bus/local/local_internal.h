@@ -40,8 +40,8 @@ struct local_file {
 };
 
 /*
- * Opens the file, locks it for this process, and copies what the write-ahead log still contains
- * into the database. `flags` is 0 or SQLITE_OPEN_CREATE. On failure the file stays closed.
+ * Opens the file, locks it for this process, and copies the contents of the write-ahead log into
+ * the database. `flags` is 0 or SQLITE_OPEN_CREATE. On failure the file stays closed.
  */
 QP_MUST_CHECK int local_file_open(struct local_file *file, int flags);
 
@@ -219,8 +219,8 @@ enum local_state { LOCAL_FREE, LOCAL_TAKEN, LOCAL_ACKED };
  */
 struct local_entry {
 	int64_t offset;
-	/* from the hash of the message's key; LOCAL_SLOTS if the message has no key and hence no
-	 * order to keep */
+	/* the slot that the hash of the message's key selects; LOCAL_SLOTS if the message has no
+	 * key and hence no order to keep */
 	uint16_t slot;
 	uint8_t state;
 };

@@ -16,10 +16,10 @@
  * never sends these messages again by itself.
  *
  * The server delivers a returned message again after 1 s, 2 s, 4 s, … 60 s. If a message was
- * neither acknowledged nor returned, the server delivers it again after `ack-wait`. The last
- * delivery that `max-deliver` allows is marked as exhausted. If that delivery is lost, the server
- * sends an advisory, and a consumer of the group reads the message from the stream. The advisory is
- * not durable: if it is lost, the message is not delivered again.
+ * neither acknowledged nor returned, the server delivers it again after the URL's `ack-wait`. The
+ * last delivery that the URL's `max-deliver` allows is marked as exhausted. If that delivery is
+ * lost, the server sends an advisory, and a consumer of the group reads the message from the
+ * stream. The advisory is not durable: if it is lost, the message is not delivered again.
  */
 #ifndef QUIPU_ADAPTERS_BUS_NATS_NATS_BUS_H
 #define QUIPU_ADAPTERS_BUS_NATS_NATS_BUS_H

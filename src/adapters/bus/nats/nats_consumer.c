@@ -94,8 +94,8 @@ static bool attach(struct nats_consumer *consumer)
 }
 
 /*
- * Warns once per reason. Does not warn if the link is broken, because the watcher logs broken
- * links, or if the consumer was woken during the attempt.
+ * Warns once per reason. Does not warn if the consumer was woken during the attempt, or if the link
+ * is broken, because the watcher logs broken links.
  */
 static void log_not_ready(struct nats_consumer *consumer, const char *why)
 {

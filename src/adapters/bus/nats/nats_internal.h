@@ -29,8 +29,8 @@
  *   connection immediately; see nats_link_send().
  * - Fetch cannot be woken, and waits until it has as many messages as were requested. A pull
  *   request that the adapter sends itself has neither of these limits; see nats_pipe_request().
- * - cnats reports the acknowledgements of js_PublishAsync() on a thread of its own at any time. In
- *   this adapter the acknowledgements arrive in a mailbox, which the waiting thread reads; see
+ * - cnats reports the acknowledgements of js_PublishAsync() at any time, on one of cnats's threads.
+ *   In this adapter the acknowledgements arrive in a mailbox, which the waiting thread reads; see
  *   nats_producer.c.
  */
 #ifndef QUIPU_ADAPTERS_BUS_NATS_NATS_INTERNAL_H
@@ -247,8 +247,8 @@ void nats_mailbox_close(struct nats_mailbox *mailbox);
 /* Begins a new round of requests. Returns false if the link is broken. */
 QP_MUST_CHECK bool nats_mailbox_begin(struct nats_mailbox *mailbox);
 
-/* Writes to `address` where the server must send the reply to request `number` of the current
- * round. */
+/* Sets `address` to the subject to which the server must send the reply to request `number` of the
+ * current round. */
 void nats_mailbox_address(
 	const struct nats_mailbox *mailbox, size_t number, char address[NATS_ADDRESS_SIZE]);
 
@@ -323,9 +323,9 @@ QP_MUST_CHECK natsMsg *nats_message_new(const struct nats_channel *channel,
 	struct arena *scratch);
 
 /*
- * Fills `delivery`, except that the caller must set time_us, position, identity, handle and
- * is_exhausted, which are 0 afterwards. The slices of `delivery` point into `message` or `channel`,
- * or are allocated from `arena`.
+ * Fills `delivery`, but sets time_us, position, identity, handle and is_exhausted to 0; the caller
+ * must set these members afterwards. The slices of `delivery` point into `message` or `channel`, or
+ * are allocated from `arena`.
  */
 void nats_message_read(natsMsg *message, const struct nats_channel *channel, struct arena *arena,
 	struct bus_delivery *delivery);

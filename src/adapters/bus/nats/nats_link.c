@@ -99,14 +99,14 @@ static const char *set_secrets(natsOptions *options, const struct nats_url *url)
 	if (url->creds &&
 		(access(url->creds, R_OK) != 0 || natsOptions_SetUserCredentialsFromFiles(
 							  options, url->creds, NULL) != NATS_OK))
-		return "the file that creds names cannot be read";
+		return "the file named in the option creds cannot be read";
 	if (url->secure && natsOptions_SetSecure(options, true) != NATS_OK)
 		return "cnats cannot use TLS";
 	if (url->tls_ca && natsOptions_LoadCATrustedCertificates(options, url->tls_ca) != NATS_OK)
-		return "the file that tls-ca names cannot be used";
+		return "the file named in the option tls-ca cannot be used";
 	if (url->tls_cert &&
 		natsOptions_LoadCertificatesChain(options, url->tls_cert, url->tls_key) != NATS_OK)
-		return "the files that tls-cert and tls-key name cannot be used";
+		return "the files named in the options tls-cert and tls-key cannot be used";
 	return NULL;
 }
 
@@ -354,8 +354,8 @@ static void retire(struct nats_link *link, natsSubscription *subscription)
 	link->retired[link->retired_count++] = subscription;
 }
 
-/* Need not check whether the link is broken: on a closed connection,
- * natsSubscription_Unsubscribe() writes nothing. */
+/* Does not check whether the link is broken, because natsSubscription_Unsubscribe() writes nothing
+ * on a closed connection. */
 void nats_link_unsubscribe(struct nats_link *link, natsSubscription *subscription)
 {
 	pthread_mutex_lock(&link->writing);

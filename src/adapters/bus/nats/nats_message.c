@@ -1,11 +1,11 @@
 /*
  * Converts messages of the port to messages of NATS, and back.
  *
- * A header of NATS is a line of text. Some values cannot be sent as they are: values that contain
+ * A header of NATS is a line of text. Some values cannot be sent unchanged: values that contain
  * control characters, values that begin or end with a space, and empty values, which cnats reads
- * wrongly. The adapter sends such a value under the header's name with a * at its end, in the
- * notation of RFC 8187, e.g. UTF-8''with%20percents. All other values stay readable for any
- * program.
+ * wrongly. The adapter writes such a value in the notation of RFC 8187, e.g.
+ * UTF-8''with%20percents, and appends a * to the header's name. All other values stay readable for
+ * any program.
  */
 #include <stdlib.h>
 

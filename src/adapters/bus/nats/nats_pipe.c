@@ -28,8 +28,8 @@
 /* How long to wait for the remaining messages of a request after its first message. */
 #define REST_NS (10 * NS_PER_MS)
 
-/* The maximum total size of one request's messages in bytes. If twice the server's maximum payload
- * is more, that applies instead. */
+/* The maximum total size of one request's messages is this many bytes, or twice the server's
+ * maximum payload if that is larger. */
 #define REQUEST_BYTES_MAX (16 * 1024 * 1024)
 
 #define DRAIN_TIMEOUT_MS 1000

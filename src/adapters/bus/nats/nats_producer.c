@@ -32,7 +32,7 @@ struct nats_producer {
 	/* held by the producer; may be broken; NULL until the first publish() */
 	struct nats_link *link;
 	struct arena scratch; /* reset for each message */
-	/* for each channel, the highest sequence that its stream had before this publish() */
+	/* for each channel, the highest sequence of its stream before the current publish() */
 	int64_t *floors;
 };
 

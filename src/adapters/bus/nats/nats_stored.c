@@ -28,8 +28,8 @@ static struct slice trim(struct slice text)
 	return text;
 }
 
-/* Adds the header in `line`. Skips a line that is not a header or whose name cnats refuses, because
- * the message's value does not depend on its headers. */
+/* Adds the header in `line`. Skips the line if it is not a header or if cnats refuses the header's
+ * name, because the message's value does not depend on its headers. */
 static void add_line(natsMsg *message, struct arena *scratch, struct slice line)
 {
 	bool has_name = memchr(line.data, ':', line.len) != NULL;

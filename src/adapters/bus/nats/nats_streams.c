@@ -110,7 +110,7 @@ static void add_subjects(json_t *config, const struct nats_channel *channel)
 	json_object_set_new(config, "subjects", wanted);
 }
 
-/* Sets in `config` what the bus requires of a stream. Returns false if nothing has to change. */
+/* Changes `config` to what the bus requires of a stream. Returns false if nothing has to change. */
 static bool change_config(json_t *config, const struct nats_channel *channel)
 {
 	bool covered = covers_all(config, channel);

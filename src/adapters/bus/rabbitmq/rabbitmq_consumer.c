@@ -141,8 +141,9 @@ static size_t write_letters(
 }
 
 /*
- * Publishes poisoned messages to the error queue: those among the first `to` deliveries that are
- * not acknowledged yet. Returns true if the broker has confirmed all of them, or if there are none.
+ * Looks for poisoned messages among the unacknowledged deliveries before index `to`, and publishes
+ * a copy of each to the error queue. Returns true if the broker has confirmed all copies, or if
+ * there are no poisoned messages.
  */
 static bool set_aside_poisoned(struct rabbitmq_consumer *consumer, size_t to)
 {

@@ -104,7 +104,8 @@ struct rabbitmq_duty {
 	 * link->words. */
 	bool (*set_up)(struct rabbitmq_link *link);
 
-	/* Uses the connection until it is lost or until rabbitmq_link_is_stopped() returns true. */
+	/* Uses the connection until it is lost, until it must be replaced, or until
+	 * rabbitmq_link_is_stopped() returns true. */
 	enum rabbitmq_end (*serve)(struct rabbitmq_link *link);
 
 	/*

@@ -15,11 +15,11 @@
  * are in the queue. A full queue that rejects new letters refuses them in the same way, so their
  * fate is UNKNOWN too.
  *
- * A confirm contains the letter's number on its connection, but a return does not. Returns arrive
- * in the order of the letters, so a return belongs to the first letter behind the previously
- * returned one that has the same exchange, routing key and id. That is true only if no return of an
- * earlier job can still arrive. Therefore the publisher replaces a connection on which a confirm is
- * missing.
+ * A confirm contains the delivery tag of its letter, but a return does not. Returns arrive in the
+ * order of the letters, so the publisher searches the letters behind the previously returned one:
+ * the return belongs to the first letter that has the same exchange, routing key and id. This works
+ * only if no return of an earlier job can still arrive. Therefore the publisher replaces a
+ * connection on which a confirm is missing.
  *
  * During an alarm, the broker stops reading from connections that publish, and notifies them. The
  * publisher keeps its connection, so that the broker can report the end of the alarm, and publishes

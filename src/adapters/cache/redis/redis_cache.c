@@ -1,6 +1,7 @@
 /*
  * The circuit breaker: decides whether Redis is in use. A background thread probes Redis. Deletions
- * that could not be made while Redis was away are owed: they must succeed before Redis is used.
+ * that fail, or that a call requests while Redis is away, are owed: they must succeed before Redis
+ * is used again.
  *
  *   phase     event                                           next      log line
  *   away      the thread reaches Redis                        returns

@@ -4,7 +4,8 @@
  * hiredis has a timeout for each read, but none for a whole round trip, so this file checks the
  * deadline before it waits for each reply. After any failure the connection is closed, because
  * replies that arrive later could not be matched to their commands. Invariant: a function that
- * returns a failure has closed the connection and set `why`, which never contains a secret.
+ * returns a failure has closed the connection and set `why`, which never contains a secret. The
+ * only exception is redis_connection_address().
  */
 #include <assert.h>
 #include <errno.h>
@@ -27,9 +28,9 @@ void redis_connection_close(struct redis_connection *connection)
 }
 
 /*
- * Closes the connection and sets `why`. `why` is the error text of hiredis, or `fallback` if there
- * is none. After a timeout `why` is also `fallback`, because hiredis would call the timeout
- * "Resource temporarily unavailable".
+ * Closes the connection and sets `why` to the error text of hiredis. Sets it to `fallback` if
+ * hiredis has no error text, and after a timeout, which hiredis would call "Resource temporarily
+ * unavailable".
  */
 static void break_off(struct redis_connection *connection, const char *fallback)
 {
@@ -67,8 +68,9 @@ bool redis_send(struct redis_connection *connection, const struct slice *words, 
 }
 
 /*
- * Writes what redis_send() has queued, or reads once. Returns false if the connection has failed.
- * The socket's timeout ends a write or read that makes no progress.
+ * Writes what redis_send() has queued or, once everything is written, reads some bytes. Returns
+ * false if the connection has failed. The socket's timeout ends a write or read that makes no
+ * progress.
  */
 static bool exchange_some(redisContext *context, int *written)
 {

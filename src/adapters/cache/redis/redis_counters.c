@@ -76,8 +76,8 @@ static bool skip(struct slice *rest, const char *text)
 	return true;
 }
 
-/* Cuts a number and the comma after it off the front of `*rest`. Returns false if the text before
- * the comma is not a number from 0 to NUMBER_MAX. */
+/* Removes a number and the comma after it from the front of `*rest`. Returns false if the text
+ * before the comma is not a number from 0 to NUMBER_MAX. */
 static bool take_number(struct slice *rest, int64_t *value)
 {
 	return text_to_int(slice_cut(rest, ','), value) && *value >= 0 && *value <= NUMBER_MAX;

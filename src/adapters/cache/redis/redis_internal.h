@@ -131,7 +131,8 @@ void redis_connection_close(struct redis_connection *connection);
  * calls. Never blocks. */
 bool redis_connection_is_quiet(const struct redis_connection *connection);
 
-/* Writes the server's numeric address. Returns false on failure. */
+/* Writes the server's numeric address to `address`. On failure, returns false and leaves the
+ * connection open. */
 QP_MUST_CHECK bool redis_connection_address(
 	const struct redis_connection *connection, char address[REDIS_HOST_SIZE]);
 

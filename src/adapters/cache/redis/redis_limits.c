@@ -95,7 +95,8 @@ enum status redis_limit_take(struct cache_session *base, struct cached_limit *li
 
 /* ---- fill -------------------------------------------------------------------------------- */
 
-/* Converts a TTL to seconds, the unit of EXPIRE, and rounds up so that no window ends early. */
+/* Converts a TTL to seconds, the unit of EXPIRE, and rounds up so that no entry expires before its
+ * window ends. */
 static int64_t ttl_s(int64_t ttl_us)
 {
 	int64_t seconds = ttl_us / US_PER_S + (ttl_us % US_PER_S > 0);

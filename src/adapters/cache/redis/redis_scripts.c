@@ -5,10 +5,10 @@
  * Numbers in Lua are doubles, which are exact up to 2^53, so fields of at most 15 digits can be
  * added and compared. "%.0f" writes them without an exponent. windowStart and windowLength stay
  * text; they have at most 18 digits, so they always fit into an int64. A limit counts as damaged if
- * it is not a hash, has no TTL, or has a field that is not such a number. A counter counts as
- * damaged if it has no TTL or is not in our format. A script that finds a damaged entry deletes it
- * and treats it as a miss; only counter_look deletes nothing. Scripts run DEL without checking that
- * the entry exists, because DEL ignores missing entries.
+ * it is not a hash, has no TTL, or has a field that is not a whole number or has too many digits. A
+ * counter counts as damaged if it has no TTL or is not in our format. A script that finds a damaged
+ * entry deletes it and treats it as a miss; only counter_look deletes nothing. Scripts run DEL
+ * without checking that the entry exists, because DEL ignores missing entries.
  *
  * In the scripts, KEYS and key are Redis's terms for what this adapter calls names.
  */

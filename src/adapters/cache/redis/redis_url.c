@@ -88,8 +88,8 @@ static const char *parse_sentinels(struct redis_url *url, struct slice places, s
 static const char *parse_server(struct redis_url *url, struct slice place)
 {
 	if (place.data && memchr(place.data, ',', place.len))
-		return "it can have only one host; for several, name their Sentinels "
-		       "with " SENTINEL_SCHEME "host,host/master";
+		return "it can name only one server; to use a group of servers, name its "
+		       "Sentinels with " SENTINEL_SCHEME "host,host/master";
 	return parse_place(url, place, PORT_DEFAULT);
 }
 
@@ -105,8 +105,8 @@ static const char *parse_db(struct redis_url *url, struct slice text)
 	return NULL;
 }
 
-/* If `*text` begins with user:password@, parses that part and cuts it off. Returns NULL, or a text
- * that says what is wrong. */
+/* If `*text` begins with user:password@, parses that part and removes it from `*text`. Returns NULL
+ * on success, otherwise a text that says what is wrong. */
 static const char *parse_login(struct redis_url *url, struct slice *text)
 {
 	const char *at = memrchr(text->data, '@', text->len);

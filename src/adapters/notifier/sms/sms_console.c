@@ -4,9 +4,9 @@
  *
  * A pipe that nobody reads fills up, and a write to it would block for ever. So every write waits
  * until the pipe has room for PIPE_BUF bytes and writes no more than that, and wait() stops writing
- * after LONGEST_NS. If a line was not written completely, its notice counts as failed and the whole
- * line is sent again. To avoid torn lines, each write ends at the end of a line if possible. If
- * wait() had to stop inside a line, the next wait() first writes a line break.
+ * after LONGEST_NS. If a line was not written completely, its notice counts as failed, and the
+ * caller's retry writes the whole line again. To avoid torn lines, each write ends at the end of a
+ * line if possible. If wait() had to stop inside a line, the next output begins with a line break.
  */
 #include "adapters/notifier/sms/sms_console.h"
 
@@ -142,7 +142,8 @@ static size_t write_lines(struct slice text)
 	return done;
 }
 
-/* Fails the notices whose lines end after the first `written` bytes of the page. */
+/* Sets the fate FAILED for each notice whose line ends beyond the first `written` bytes of the
+ * page. errno says why the rest was not written. */
 static void fail_unwritten(struct sms_console *console, size_t written)
 {
 	const char *why = errno == ETIMEDOUT ? "nobody reads it" : strerror(errno);

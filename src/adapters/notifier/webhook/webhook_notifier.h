@@ -1,8 +1,8 @@
 /*
  * Implements ports/notifier.h with a webhook: each notice is one POST request with a JSON body. All
  * transfers run in the thread that calls wait(), with libcurl's multi interface. Only HTTP/1.1 is
- * used, so that each slot has its own connection and reuses it. With HTTP/2 all notices would share
- * one connection, and if that connection hung, all notices would hang.
+ * used, so that each notice in transit has a connection to itself. With HTTP/2 all notices would
+ * share one connection, and if that connection hung, all notices would hang.
  *
  * A notice carries the same Idempotency-Key and webhook-id at every attempt, so that a receiver
  * that remembers these ids processes the notice once. If there are secrets, each request is signed
@@ -15,8 +15,8 @@
  *   no response in time, or no connection    FAILED
  *
  * Link-local addresses and Amazon's fd00:ec2::254 are forbidden, because cloud providers serve
- * credentials there. If the host has such an address, the notifier opens no connection, and the
- * fate is FAILED.
+ * credentials there. The notifier opens no connection to such an address. If the host has no other
+ * address, the fate is FAILED.
  *
  * Retry-After is passed on if the status is 429 or 503; a value above one day counts as one day.
  *

@@ -26,8 +26,8 @@ struct webhook_secrets;
 QP_MUST_CHECK struct webhook_secrets *webhook_secrets_open(
 	const char *path, char *why, size_t size);
 
-/* Reads the file again. If it cannot be used, returns false with a reason in `why`, and the secrets
- * read before stay in use. Any thread. */
+/* Reads the file again. If it cannot be used, writes the reason to `why`, keeps using the previous
+ * secrets, and returns false. Any thread. */
 QP_MUST_CHECK bool webhook_secrets_reload(struct webhook_secrets *secrets, char *why, size_t size);
 
 void webhook_secrets_free(struct webhook_secrets *secrets);

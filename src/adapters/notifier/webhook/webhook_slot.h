@@ -1,6 +1,7 @@
 /*
  * A slot carries one notice in transit: it has a handle of libcurl, the response so far, and the
- * result. The slot keeps its handle, and thus the handle's connection, for the next notice.
+ * result. The slot keeps its handle for the next notice. libcurl keeps the open connections for all
+ * slots together, so the next notice may use a connection that another slot has opened.
  *
  *   state      event                              next       function
  *   free       a notice is to be sent             loaded     slot_load

@@ -21,12 +21,12 @@
  *                 a CTE.
  *
  * A statement that reads several nodes does not read them all at the same moment, so a list may
- * show its rows as they were at slightly different times. Decisions do not depend on such lists:
- * they are made on rows that are locked, or that are checked again when they are written.
+ * show its rows as they were at slightly different times. No decision depends on such a list:
+ * Quipu decides on rows that it has locked, or that it checks again when it writes them.
  *
  * Some tables stay on the coordinator (docs/SCALING.md): tables whose rows are claimed with SKIP
- * LOCKED, tables that are written in the same transactions as these (e.g. dead letters), pots,
- * because they have unique names and foreign keys, and small tables. Statements that use only
+ * LOCKED; tables that are written in the same transactions as those (e.g. dead letters); pots,
+ * because they have unique names and foreign keys; and small tables. Statements that use only
  * tables on the coordinator need no replacement.
  */
 #include "adapters/store/postgres/postgres_citus.h"
@@ -373,9 +373,9 @@ static const struct pg_statements *const tables[] = {
  * tables that stay on the coordinator do not count. If the transaction changed only one shard,
  * Citus commits first on the shard's node and then on the coordinator; if the coordinator dies in
  * between, the changes to tables on the coordinator are lost. Citus has no setting and no function
- * that requests two phases, but an INSERT … SELECT whose SELECT runs on the coordinator causes
- * them, even if it inserts no row. The statement below uses idempotency_keys, because every
- * database has that table.
+ * that requests two phases, but it always uses two phases after an INSERT … SELECT whose SELECT
+ * runs on the coordinator, even if the INSERT inserts no row. The statement below uses
+ * idempotency_keys, because every database has that table.
  */
 static const struct pg_statement two_phases = {
 	"quipu_two_phases",

@@ -1,17 +1,18 @@
 /*
- * Implements claims in PostgreSQL, and decides from which created_at on a claim reads the index.
+ * Implements claims in PostgreSQL, and decides at which created_at a claim begins to read the index
+ * on open rows.
  *
  * A row that is done leaves a dead entry at the head of the index on open rows. A vacuum removes
  * the entry, but only after a minute, or after hours if a backup holds an old snapshot. A claim
- * that starts at the head of the index reads all dead entries; after a minute at 14,000 events/s
- * that took three quarters of the claim's time. Therefore each store remembers a floor for each
- * table: a time that is SLACK_US before the created_at of the first open row. Claims start at the
- * floor, and each claim raises the floor if a later row is now the first open one.
+ * that starts at the head of the index reads all dead entries; after a minute at 14,000 events/s,
+ * reading them took three quarters of the claim's time. Therefore each store remembers a floor for
+ * each table: a time that is SLACK_US before the created_at of the first open row. Claims start at
+ * the floor, and each claim raises the floor if a later row is now the first open one.
  *
- * A row can appear below the floor if it was committed more than SLACK_US after its created_at, or
- * if it was reopened, either by another process or while a claim of this process raised the floor
- * again. The row then waits for the next claim that scans the whole index. Such a claim runs every
- * LOOK_LEAST_NS, or less often if it is slow.
+ * A row can appear below the floor in three cases: it was committed more than SLACK_US after its
+ * created_at; another process reopened it; or this process reopened it while one of its claims
+ * raised the floor again. The row then waits for the next claim that scans the whole index. Such a
+ * claim runs every LOOK_LEAST_NS, or less often if it is slow.
  */
 #include "adapters/store/postgres/postgres_claims.h"
 
@@ -130,7 +131,7 @@ static struct pg_param epochs_of(
 	return pg_param_array(&epochs);
 }
 
-/* Runs a statement that returns the number in the batch of each claim that it changed (see
+/* Runs a statement that returns one row per changed claim: the claim's number in the batch (see
  * PG_CLAIM_IS_OURS). Sets was_ours to true in these claims and to false in the others. */
 static enum status run_on_claims(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_param *params, size_t param_count, struct claim *claims, size_t count)

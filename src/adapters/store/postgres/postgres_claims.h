@@ -31,10 +31,11 @@ struct pg_claims {
 
 /* clang-format off */
 /*
- * Claims rows. $1 is the limit, $2 the owner, $3 the length of the lease, and $4 the created_at to
- * start at (see postgres_claims.c). The UPDATE compares ids with an array instead of joining the
- * table with the chosen rows. If such a join were planned while the table was empty, the plan would
- * treat the table as the smaller side of the join and read all of it.
+ * Claims rows. $1 is the limit, $2 the owner, $3 the length of the lease in microseconds, and $4
+ * the created_at to start at, in microseconds since 1970 (see postgres_claims.c). The UPDATE
+ * compares ids with an array instead of joining the table with the chosen rows. If such a join were
+ * planned while the table was empty, the plan would treat the table as the smaller side of the join
+ * and read all of it.
  */
 #define PG_CLAIM_SQL(table, id, occurred_at, busy)                                        \
 	"WITH " PG_CLOCK ", taken AS ("                                                   \

@@ -11,7 +11,8 @@ static const struct pg_statement rows_statement = {
 	"ORDER BY user_id, other_id LIMIT $3::int8",
 };
 
-/* Jumps from each pair of users straight to the next pair, however many messages a pair has. */
+/* Jumps in the index messages_dialog from each pair of users straight to the next pair, however
+ * many messages a pair has. */
 static const struct pg_statement directions_statement = {
 	"quipu_messages_directions",
 	"WITH RECURSIVE pair AS ("

@@ -9,8 +9,9 @@
  * quipu_copy keeps servers out. A server reads that row while it holds the lock, so no copy can
  * begin after the check.
  *
- * No process waits in PostgreSQL's queue for the lock. A copy in that queue would keep new sessions
- * of a running server out, even if the copy was started with the wrong URL.
+ * No process waits in PostgreSQL's queue for the lock. If a copy waited in that queue, it would
+ * keep new sessions of a running server out. A copy that was started with the wrong URL by mistake
+ * must not disturb a server in this way.
  */
 #include "adapters/store/postgres/postgres_copy_lock.h"
 
@@ -21,14 +22,14 @@
 /* An arbitrary number, the same in every Quipu process. */
 #define COPY_LOCK "7310579613"
 
-/* A copy retries, because the connections of a process that has just ended may still hold the lock,
- * and because a server that waits until an interrupted copy is finished takes the lock briefly in
- * each of its attempts. */
+/* A copy retries for two reasons: the connections of a process that has just ended may still hold
+ * the lock; and a server that waits until an interrupted copy is finished takes the lock briefly
+ * each time it tries to connect. */
 #define TRIES 20
 #define TRY_AGAIN_MS 100
 
-/* Runs a query for one boolean, and sets `answer` to it. If the query fails, returns false with a
- * reason in `why`. */
+/* Runs a query that returns one boolean, and sets `answer` to it. If the query fails, returns false
+ * with a reason in `why`. */
 static bool ask(PGconn *connection, const char *sql, bool *answer, char *why, size_t size)
 {
 	PGresult *result = PQexec(connection, sql);

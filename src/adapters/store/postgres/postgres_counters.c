@@ -235,7 +235,7 @@ static enum status list_unread(const struct counter_repository *repository, stru
 
 /* ---- counters ---------------------------------------------------------------------------- */
 
-/* Fills a row from ROW_COLUMNS, which begin with the second column of the result. */
+/* Fills a row from ROW_COLUMNS, which start at the second column of the result. */
 static void fill_row(struct counter_row *row, const PGresult *result, int at)
 {
 	row->exists = true;

@@ -45,7 +45,7 @@ static struct count_bound bound_at(const PGresult *result, int at, int column)
 	return (struct count_bound){.is_set = true, .value = pg_int8(result, at, column)};
 }
 
-/* Fills a row from VALUES_SQL, which begins with the second column of the result. */
+/* Fills a row from the columns of VALUES_SQL, which start at the second column of the result. */
 static void fill_row(void *found, const PGresult *result, int at)
 {
 	struct count_row *row = found;

@@ -9,12 +9,12 @@
 #include "ports/dead_letter_repository.h"
 
 /*
- * The statements for the dead letters of an outbox, or of a table of dead letters:
+ * The statements for dead letters, which are rows of an outbox or of a table of dead letters:
  *
  *   put          takes arrays of id, kind, type, key, position, error, payload and attempt_count;
  *                stores the letters, except those of the kind "poison"
  *   put_poison   takes the parameters of `put` and stores only letters of the kind "poison"
- *   list         takes kind, the id of the last letter seen, and a limit
+ *   list         takes kind, the id of the previous page's last letter, and a limit
  *   find         takes kind and id; like `list`, returns id, kind, type, key, position, error,
  *                attempt_count, created, payload (empty in `list`)
  *   row          takes kind, id and the new status (PENDING or DISCARDED); changes the row that

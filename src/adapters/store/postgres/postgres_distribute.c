@@ -1,11 +1,11 @@
 /*
  * Spreads the tables over the nodes of a Citus cluster, for `quipu migrate --distribute`.
  *
- * All distributed tables are divided into shards in the same way. The shards of different tables
- * for the same range of hashed keys are on the same node, and Citus moves them together
- * (colocation). Therefore all rows of one user are always on one node, and a batch involves only
- * the nodes of its keys. Idempotency-Keys are spread by key. If they were spread by user or item,
- * the use of one key for two users or items would not be detected.
+ * All distributed tables are divided into shards in the same way. Shards that hold the same range
+ * of hashed keys are on the same node, whichever table they belong to, and Citus moves them
+ * together (colocation). Therefore all rows of one user are always on one node, and a batch
+ * involves only the nodes of its keys. Idempotency-Keys are spread by key. If they were spread by
+ * user or item, the use of one key for two users or items would not be detected.
  *
  * A run skips tables that are already distributed, and skips the settings of the workers if all of
  * them are right. So it continues where an interrupted run stopped.
@@ -18,8 +18,8 @@
 
 #define STATEMENT_MAX 1024
 
-/* The tables to distribute, and the column by which each is distributed. Pots, and tables whose
- * rows are claimed with SKIP LOCKED, stay on one node and are not listed. */
+/* The tables to distribute, and the column by which each is distributed. All other tables stay on
+ * the coordinator; postgres_citus.c says why. */
 static const struct {
 	const char *table;
 	const char *column;

@@ -48,8 +48,9 @@ static const struct pg_statement list_facts_statement = {
 #define LINE_IS_REPEATED "(SELECT count(*) > 1 FROM (" SAME_LINES ") AS same)"
 #define HAS_ROW PG_FINDS("entitlements b WHERE " OF_SAME)
 
-/* For each audit line, looks up the previous line and whatever else the line is compared with, even
- * if these rows are not on the same page. Therefore a page may end at any line. */
+/* For each audit line, looks up the previous line and the other rows that `quipu verify` compares
+ * with the line, even if these rows are not on the same page. Therefore a page may end at any
+ * line. */
 static const struct pg_statement list_audit_statement = {
 	"quipu_entitlements_list_audit",
 	"SELECT a.user_id, a.stock_keeping_unit, a.action = 'GRANTED', a.version, a.step, "
@@ -79,7 +80,8 @@ static const struct pg_statement find_events_statement = {
 	"JOIN outbox_events o ON o.event_id = nullif(w.id, '')::uuid",
 };
 
-/* Jumps from each entitlement straight to the next one, however many sources an entitlement has. */
+/* Jumps in the index of entitlement_sources from each entitlement straight to the next one, however
+ * many sources an entitlement has. */
 static const struct pg_statement list_source_owners_statement = {
 	"quipu_entitlements_list_source_owners",
 	"WITH RECURSIVE owner AS ("

@@ -1,8 +1,8 @@
 /*
  * Runs the statements of an eraser. Each call of erase() changes a limited number of rows of one
  * place, so that a call is quick however many rows the person has. Most statements find rows by
- * ctid. An UPDATE of another session may change the ctid of a row meanwhile; the statement may
- * then miss the row, and the next call finds it.
+ * ctid. If another session updates a row while such a statement runs, the row's ctid changes, and
+ * the statement may miss the row; the next call finds it.
  */
 #include "adapters/store/postgres/postgres_eraser.h"
 

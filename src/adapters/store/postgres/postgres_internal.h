@@ -41,8 +41,8 @@ struct pg_session {
 	enum session_kind kind;
 	PGconn *connection;               /* NULL if not connected */
 	const struct pg_dialect *dialect; /* of the connection */
-	/* the connection must not be used any more: it was closed, was silent for too long, or sent
-	 * unreadable data */
+	/* the connection must not be used any more, because the server closed it, was silent for
+	 * too long, or sent unreadable data */
 	bool is_dead;
 	bool is_unreplicated; /* the last COMMIT returned before a standby confirmed it */
 	int64_t logged_ns;    /* when an error or a warning was last logged */
@@ -66,7 +66,7 @@ struct pg_session {
 	/* whether this transaction needs pg_dialect.two_phases, and whether that statement was
 	 * already sent */
 	bool needs_two_phases, has_two_phases;
-	/* send the next statement without BEGIN, so that the server commits it by itself */
+	/* send the next statement without BEGIN, so that the server commits it at the sync */
 	bool is_single;
 	bool is_refused; /* the server has reported an error since run_single() last began */
 	enum transaction_mode mode;
@@ -136,10 +136,10 @@ QP_MUST_CHECK enum status pg_run(struct pg_session *session, const struct pg_sta
 	const struct pg_param *params, size_t param_count);
 
 /*
- * Flushes, and then checks the queued statement number `slot` (from 0), which returns one row for
- * each row that it inserts or changes. If that statement returned fewer than `inserts` rows,
- * another session inserted or changed some of the rows first; the function then rolls back and
- * returns RERUN. Checks nothing if `inserts` is 0.
+ * Flushes, and then checks session->results[slot], the result of a statement that returns one row
+ * for each row that it inserts or changes. If the result has fewer than `inserts` rows, another
+ * session inserted or changed some of the rows first; the function then rolls back and returns
+ * RERUN. Checks nothing if `inserts` is 0.
  */
 QP_MUST_CHECK enum status pg_flush_inserts(struct pg_session *session, size_t slot, size_t inserts);
 
@@ -157,8 +157,8 @@ struct slice pg_slice(const PGresult *result, int row, int column);
 
 /*
  * SQL that is true if a query finds a row. `query` is the part of the query after FROM, such as
- * "pot p WHERE p.id = c.pot_id". The query runs once for each row of the outer statement. With
- * EXISTS instead, the planner might read the whole table into a hash table.
+ * "pot p WHERE p.id = c.pot_id". The query runs once for each row of the outer statement. If the
+ * macro used EXISTS, the planner might read the whole table into a hash table.
  */
 #define PG_FINDS(query) "(SELECT true FROM " query " LIMIT 1) IS NOT NULL"
 

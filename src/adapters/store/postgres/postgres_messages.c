@@ -26,10 +26,11 @@ static const struct pg_statement put_statement = {
 };
 
 /*
- * Creates missing rows, and moves last_span forward. Most new messages belong to the span that the
- * row of their conversation already has. The statement only reads such rows; it does not write or
- * lock them. It writes and locks the other rows in the order of the arrays. If another session has
- * changed one of these other rows meanwhile, the row gets the later of the two spans.
+ * Creates missing rows of conversations, and moves last_span forward. Most new messages belong to
+ * the span that the row of their conversation already has. The statement only reads such a row; it
+ * neither locks nor writes it. It locks and writes all remaining rows in the order of the arrays.
+ * If another session changes one of these rows at the same time, the row gets the later of the two
+ * spans.
  */
 static const struct pg_statement end_statement = {
 	"quipu_conversations_end",

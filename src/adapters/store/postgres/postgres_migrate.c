@@ -21,8 +21,8 @@ static bool execute(PGconn *connection, const char *sql, char *why, size_t size)
 	return false;
 }
 
-/* Returns the highest version of a component that has been applied, 0 if there is none, or -1 on
- * failure. */
+/* Returns the number of the component's last migration that has been applied, 0 if none has been
+ * applied, or -1 on failure. */
 static int applied_version(PGconn *connection, const char *component, char *why, size_t size)
 {
 	PGresult *result = PQexecParams(connection,

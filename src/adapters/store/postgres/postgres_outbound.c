@@ -61,8 +61,8 @@ static const struct pg_statement find_statement = {
 };
 
 /* If note() and put() run for the same message at the same time, neither transaction sees the
- * other's row, and the row in queued_messages remains. This statement deletes such rows, and rows
- * that are older than $1 microseconds. */
+ * other's row, and the row in queued_messages remains. This statement deletes such rows, and all
+ * rows of queued_messages that are older than $1 microseconds. */
 static const struct pg_statement sweep_statement = {
 	"quipu_outbound_sweep_queued",
 	"DELETE FROM queued_messages "

@@ -200,7 +200,7 @@ static enum status status_of_error(struct pg_session *session, const PGresult *r
 	if (state)
 		session->is_refused = true;
 	if (is_broken(session))
-		return STATUS_RERUN; /* callers that commit may return commit_lost() instead */
+		return STATUS_RERUN; /* callers that commit may turn this into OUTCOME_UNKNOWN */
 	status = pg_status_of_state(state);
 	if (status == STATUS_STORE_UNAVAILABLE || status == STATUS_POISON)
 		log_error(session, state, result);
@@ -466,8 +466,8 @@ static void note_unknown(struct pg_session *session, const char *what)
 		what);
 }
 
-/* Called if a COMMIT failed but the server may have committed nevertheless, usually because the
- * connection was lost. Only reading the rows would show whether the server has committed. */
+/* Called if a COMMIT failed, usually because the connection was lost, but the server may have
+ * committed nevertheless. Only reading the rows would show whether the server has. */
 static enum status commit_lost(struct pg_session *session)
 {
 	note_unknown(session, "the connection was lost during COMMIT");
@@ -475,9 +475,9 @@ static enum status commit_lost(struct pg_session *session)
 	return STATUS_OUTCOME_UNKNOWN;
 }
 
-/* Returns the status after the server has committed. If the COMMIT returned before a standby
- * confirmed it, the outcome is unknown, because the transaction is perhaps lost if a standby takes
- * over. */
+/* Returns the status of a transaction that the server has committed. If the COMMIT returned before
+ * a standby confirmed it, the outcome is unknown, because the transaction may be lost if a standby
+ * takes over. */
 static enum status committed_status(struct pg_session *session)
 {
 	if (!session->is_unreplicated)

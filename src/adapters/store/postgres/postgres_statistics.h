@@ -8,7 +8,7 @@
 struct pg_statistics {
 	int64_t due_at_ns; /* when to look for wrong statistics again, in monotonic time */
 	bool is_asked;     /* a query is under way */
-	PGresult *tables;  /* the query's result if it names tables to analyze; or NULL */
+	PGresult *tables;  /* the query's result if it names tables to analyze; otherwise NULL */
 };
 
 /*
@@ -19,7 +19,7 @@ struct pg_statistics {
  */
 void pg_statistics_step(struct pg_statistics *statistics, PGconn *connection, const char *name);
 
-/* Call this when the connection is closed: forgets the query that was under way. */
+/* Forgets the query that is under way. Call this when the connection is closed. */
 void pg_statistics_reset(struct pg_statistics *statistics);
 
 #endif

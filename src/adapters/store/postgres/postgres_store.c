@@ -206,9 +206,9 @@ static void pause_for(struct pg_store *store, int ms)
 	steady_wait_until(&store->changed, &store->lock, steady_in(ms * NS_PER_MS));
 }
 
-/* Returns true if `why` says that a server has refused the connection, or that a `quipu copy`
- * forbids using the database (postgres_copy_lock.c). Returns false for a server that refuses
- * connections because it is starting or stopping. */
+/* Returns true if `why` says that a server refuses the connection or accepts no writes, or that a
+ * `quipu copy` forbids using the database (postgres_copy_lock.c). Returns false for a server that
+ * refuses connections because it is starting or stopping. */
 static bool is_refusal(const char *why)
 {
 	return strstr(why, "read-only") || strstr(why, "quipu copy") ||

@@ -10,7 +10,7 @@
 
 /*
  * `url` is a libpq connection URI. `components` (NULL-terminated) names the folders of sql/postgres
- * to apply. The strings must live as long as the store.
+ * whose migrations the store applies. The strings must live as long as the store.
  */
 struct store *postgres_store_new(const char *name, const char *url, const char *const *components);
 

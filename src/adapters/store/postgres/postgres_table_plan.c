@@ -1,7 +1,7 @@
 /*
- * Columns are matched by their names in PostgreSQL's catalog, so that a migration that adds the
- * same column to SQLite and PostgreSQL requires no change here. Only columns that the source lacks
- * are listed here, in `made_up`.
+ * Reads the target's columns from PostgreSQL's catalog and matches them with the source's columns
+ * by name, so that a migration that adds the same column to SQLite and PostgreSQL requires no
+ * change here. Only columns that the source lacks are listed here, in `made_up`.
  */
 #include "adapters/store/postgres/postgres_table_plan.h"
 

@@ -20,8 +20,8 @@ struct table_target;
 QP_MUST_CHECK struct table_target *table_target_open(const char *url, char *why, size_t size);
 void table_target_close(struct table_target *target);
 
-/* Keeps servers and other copies out until the target is closed. Refuses if a server or another
- * copy is connected. */
+/* Keeps servers and other copies out of the database until the target is closed. Refuses if a
+ * server or another copy is connected. */
 QP_MUST_CHECK bool table_target_lock(struct table_target *target, char *why, size_t size);
 
 /* Finds out whether the copy `copy_id` has begun in this database, and whether it is finished. From

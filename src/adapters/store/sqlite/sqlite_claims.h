@@ -1,8 +1,9 @@
 /*
  * Implements claims (ports/claim_repository.h) for tables in SQLite. All tables whose rows are
- * claimed share the functions. Each table has its own statements: the macros below insert the names
- * of the table and its columns into them. For the columns and indexes that a table needs, see
- * outbox_events in sql/sqlite/entitlements/0001_entitlements.sql. To add a table, write
+ * claimed share the functions in sqlite_claims.c, but each table has its own statements: the macros
+ * below build them from the names of the table and its columns. For the columns and indexes that a
+ * table needs, see outbox_events in sql/sqlite/entitlements/0001_entitlements.sql. To add a table,
+ * write
  *
  *     static const struct sqlite_claims claims = SQLITE_CLAIMS("table", "id", …);
  */

@@ -27,7 +27,7 @@
  */
 struct sqlite_dead_letters {
 	struct dead_letter_repository base;
-	const char *target; /* the table's name in operator_actions */
+	const char *target; /* the table's name, as recorded in operator_actions */
 	const char *list;
 	const char *find;
 	const char *row;

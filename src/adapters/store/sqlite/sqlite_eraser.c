@@ -93,7 +93,7 @@ static enum status empty_place(struct sqlite_session *session,
 	return status;
 }
 
-/* Erases rows of the first place that still has rows, and records that in operator_actions. */
+/* Erases rows of the first place that still has rows, and records the step in operator_actions. */
 static enum status erase_some(const struct sqlite_eraser *eraser, struct sqlite_session *session,
 	struct arena *arena, struct erasure *erasure)
 {

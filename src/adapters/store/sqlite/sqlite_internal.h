@@ -42,9 +42,9 @@ struct sqlite_writer {
 	int checkpoint_at;       /* checkpoint when the WAL has this many frames */
 	bool checkpoint_failing; /* the last checkpoint failed */
 
-	/* Constants, except that tests lower them: how many frames are written between two
-	 * checkpoints, and how many frames make the WAL so long that new reads have to wait for a
-	 * full checkpoint. */
+	/* Constants, except that tests lower them. checkpoint_step is how many frames are written
+	 * between two checkpoints. Once the WAL has wal_frames_max frames, new reads have to wait
+	 * for a full checkpoint. */
 	int checkpoint_step;
 	int wal_frames_max;
 };

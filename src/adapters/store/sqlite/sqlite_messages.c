@@ -1,8 +1,8 @@
 /*
  * Messages in SQLite. A dialog consists of the messages in two directions; each direction is read
  * from the index messages_dialog, newest first. Many statements name their index with INDEXED BY.
- * If SQLite cannot use that index, the statement fails, whereas otherwise it would silently become
- * slow.
+ * If SQLite cannot use that index, the statement fails; without INDEXED BY, it would silently
+ * become slow.
  */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 

@@ -158,8 +158,9 @@ static const struct sqlite_dead_letters dead = {
 		"    FROM notification_dlq "
 		"    WHERE resolved_at IS NULL AND kind = 'notification' AND kind = ?1 "
 		"      AND id = ?2)",
-	/* Resolves the letter of a notification by a replay only if `row` has made the notification
-	 * PENDING. If the notification has been swept, an operator can only discard its letter. */
+	/* Marks the letter of a notification as REPLAYED only if the statement `row` has set the
+	 * notification to PENDING. If the notification has been swept, an operator can only discard
+	 * its letter. */
 	.letter =
 		"UPDATE notification_dlq "
 		"SET resolved_at = ?4, resolution = CASE ?3 WHEN 'PENDING' THEN 'REPLAYED' "

@@ -175,8 +175,8 @@ static const struct sqlite_dead_letters dead = {
 		"    SELECT 1 "
 		"    FROM outbound_dlq d "
 		"    WHERE d.resolved_at IS NULL AND d.kind = ?1 AND d.id = ?2)",
-	/* Resolves a letter by a replay only if `row` has made the message PENDING. If the message
-	 * has been swept, an operator can only discard its letter. */
+	/* Marks a letter as REPLAYED only if the statement `row` has set the message to PENDING. If
+	 * the message has been swept, an operator can only discard its letter. */
 	.letter =
 		"UPDATE outbound_dlq "
 		"SET resolved_at = ?4, resolution = CASE ?3 WHEN 'PENDING' THEN 'REPLAYED' "

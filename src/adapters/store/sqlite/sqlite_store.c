@@ -4,7 +4,7 @@
  *
  * Health depends on what the sessions report: after a failure the store is down, and after a
  * success it is up again. No thread probes the file. Announcements are not sent to other processes,
- * because no other process uses the file.
+ * because only one Quipu process uses the file.
  */
 #include "adapters/store/sqlite/sqlite_store.h"
 

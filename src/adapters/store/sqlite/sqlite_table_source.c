@@ -224,7 +224,7 @@ void table_source_close(struct table_source *source)
 {
 	table_source_end(source);
 	if (source->connection.db)
-		/* deletes the -wal file */
+		/* lets the next call also delete the -wal file */
 		sqlite_connection_checkpoint_on_close(&source->connection);
 	sqlite_connection_close(&source->connection);
 	arena_release(&source->arena);
@@ -290,8 +290,8 @@ static struct source_table *keys_of(struct table_source *source)
 }
 
 /* Compares the keys of the source at `at` with those of every other source that has keys to copy. A
- * source that has left out all its keys can be skipped: for each of these keys there is a source
- * that keeps it, and there the key expires at the same time or later. */
+ * source that has left out all its keys can be skipped: each of these keys is kept in some other
+ * source, where it expires at the same time or later. */
 bool table_source_share_keys(struct table_source *const *sources, size_t count, size_t at,
 	int64_t *left_out, char *why, size_t size)
 {

@@ -28,11 +28,11 @@ const struct table_facts *table_source_at(const struct table_source *source, siz
 const char *table_source_component(const struct table_source *source, size_t index);
 
 /*
- * For a target that keeps the Idempotency-Keys of all sources in one table, where a key can occur
- * only once. A key that several sources contain is copied from the source in which it expires last.
- * If it expires last in more than one source, it is copied from the first of these. This function
- * makes the source at index `at` leave out the keys that are copied from other sources, and sets
- * `left_out` to their number. Call it for every source.
+ * Makes the source at index `at` leave out the Idempotency-Keys that are copied from other sources,
+ * and sets `left_out` to their number. Call this for every source if the target keeps the keys of
+ * all sources in one table, where a key can occur only once. A key that several sources contain is
+ * copied from the source in which it expires last. If several sources have this latest expiry, the
+ * key is copied from the first of them.
  */
 QP_MUST_CHECK bool table_source_share_keys(struct table_source *const *sources, size_t count,
 	size_t at, int64_t *left_out, char *why, size_t size);

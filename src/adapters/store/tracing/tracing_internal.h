@@ -30,8 +30,8 @@
 
 struct trace {
 	const char *store; /* the store's name */
-	const char *group; /* what the verb belongs to: "counts", "dialog_outbox.claims"; static */
-	const char *verb;  /* such as "add"; static */
+	const char *group; /* what the verb belongs to, e.g. "counts"; a static string */
+	const char *verb;  /* e.g. "add"; a static string */
 	/* the inner session, on which the call runs; NULL for verbs of the store */
 	struct session *session;
 	int64_t start_ns; /* when the call began; 0 if debug lines are not logged */
