@@ -7,8 +7,10 @@
 
 #include "adapters/notifier/webhook/webhook_notifier.h"
 #include "app/app.h"
+#include "base/clock.h"
 #include "base/text.h"
 #include "http/cors.h"
+#include "ports/notifier.h"
 #include "services/gateway/limit_rules.h"
 
 bool url_has_scheme(const char *url, const char *scheme)
@@ -191,11 +193,12 @@ static bool check_channels(const struct settings *settings, char *why)
 	if (!check_notifier("notify-channel", settings->notify_channel, "log", why) ||
 		!check_notifier("sms-channel", settings->sms_channel, "console", why))
 		return false;
-	if (settings->notify_lease_us > settings->notify_timeout_us)
+	if (settings->notify_lease_us >=
+		settings->notify_timeout_us + NOTIFIER_SLACK_NS / NS_PER_US)
 		return true;
 	snprintf(why, OPTIONS_WHY_SIZE,
-		"--notify-lease must be longer than --notify-timeout, or two processes "
-		"would send the same notification");
+		"--notify-lease must be at least 1 s longer than --notify-timeout, or two "
+		"processes could send the same notification");
 	return false;
 }
 

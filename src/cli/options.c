@@ -65,7 +65,8 @@ static const struct option options[] = {
 	{"notify-timeout", TYPE_DURATION, FIELD(notify_timeout_us), "10s", LEAST_TIME_US, HOUR_US,
 		"TIME", "how long a webhook may take to answer"},
 	{"notify-lease", TYPE_DURATION, FIELD(notify_lease_us), "30s", 1000000, HOUR_US, "TIME",
-		"how long claimed notifications are reserved for one process"},
+		"how long claimed notifications are reserved for one process; at least 1 s longer "
+		"than --notify-timeout"},
 	{"audit-keep-months", TYPE_INT, FIELD(audit_keep_months), "0", 0, 1200, "N",
 		"how many months to keep the audit of entitlements; 0 keeps everything"},
 	{"pots-store", TYPE_URL, FIELD(pots_store), "", 0, 0, "URL", "--store for pots only"},

@@ -20,7 +20,7 @@ struct delivery_config {
 	const char *announcement; /* the name under which the store announces new rows */
 	struct notifier *notifier;
 	int64_t poll_us;
-	int64_t lease_us; /* must be longer than the notifier's longest_ns */
+	int64_t lease_us; /* must be at least the notifier's longest_ns */
 	int32_t attempts_max;
 
 	/* Sets `*body` to the body to send for a row. The body points into the claim or is

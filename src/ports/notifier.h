@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "base/slice.h"
 #include "base/status.h"
 
@@ -64,6 +65,10 @@ struct notifier_ops {
 	/* Aborts the notices that are in transit, and frees the notifier. */
 	void (*free)(struct notifier *notifier);
 };
+
+/* How long a notice may take in addition to its timeout, while the sending thread handles other
+ * notices. */
+#define NOTIFIER_SLACK_NS NS_PER_S
 
 /* The first member of each adapter's own struct. */
 struct notifier {

@@ -150,6 +150,14 @@ def test_a_url_without_a_host_is_refused(run, option, url):
     assert f"--{option} has no host" in done.stderr
 
 
+def test_a_lease_outlasts_the_slowest_delivery(run):
+    """A process must not lose a claim while it still waits for the webhook."""
+    assert run("serve", "--check-config", "--notify-timeout", "3s", "--notify-lease", "4s").returncode == 0
+    done = run("serve", "--check-config", "--notify-timeout", "3001ms", "--notify-lease", "4s")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--notify-lease must be at least 1 s longer than --notify-timeout" in done.stderr
+
+
 def test_json_of_commands_that_need_no_server(run):
     assert set(json.loads(run("version", "--json").stdout)) == {"version"}
     routes = [json.loads(line) for line in run("routes", "--json").stdout.splitlines()]

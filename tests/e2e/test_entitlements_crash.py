@@ -11,7 +11,7 @@ from harness.waiting import wait_until
 
 POINTS = ["relay.claimed", "relay.published", "relay.ended", "intake.applied", "intake.committed", "notify.claimed",
           "notify.sent", "notify.recorded"]
-SHORT = ["--outbox-lease", "1s", "--notify-lease", "1s", "--notify-timeout", "500ms"]  # of who is to lose its claims
+SHORT = ["--outbox-lease", "1s", "--notify-lease", "2s", "--notify-timeout", "1s"]  # of who is to lose its claims
 LONG = ["--outbox-lease", "1h", "--notify-lease", "1h"]  # of who is to keep them, however slow the machine is
 LATER = {"QUIPU_TEST_CLOCK_OFFSET": "2h"}  # the dead owner's leases are over
 PASSES = {"relay.ended": 3}  # it is passed by every look at the outbox; by the third there may be something in it

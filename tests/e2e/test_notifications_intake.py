@@ -68,7 +68,7 @@ def test_events_in_any_order_and_repeated_are_one_notification_each(takers, nats
 def test_of_two_processes_one_is_killed_and_the_other_goes_on(serve, tmp_path, database, nats):
     stack = PostgresBus(tmp_path, database, nats, "?ack-wait=1s", "notifications")
     dying = serve(stack, env={"QUIPU_FAILPOINTS": "intake.applied=kill"})
-    serve(stack.beside(), "--notify-lease", "1s", "--notify-timeout", "500ms")
+    serve(stack.beside(), "--notify-lease", "2s", "--notify-timeout", "1s")
     wait_waiting(nats)
     events = [make_event(new_user()).SerializeToString() for _ in range(300)]
     put_all(nats, events * 2)

@@ -25,9 +25,6 @@
 #define CONNECT_MAX_MS 5000
 #define POLL_MAX_MS 60000
 
-/* How long a notice may run beyond its timeout while the sending thread handles other notices. */
-#define SLACK_NS NS_PER_S
-
 struct webhook_notifier {
 	struct notifier base;
 	CURLM *multi;
@@ -223,7 +220,7 @@ static void set_times(struct webhook_notifier *notifier, int64_t total_ns)
 	settings->total_ms = (long)((total_ns + NS_PER_MS - 1) / NS_PER_MS);
 	settings->connect_ms =
 		settings->total_ms < CONNECT_MAX_MS ? settings->total_ms : CONNECT_MAX_MS;
-	notifier->base.longest_ns = total_ns + SLACK_NS;
+	notifier->base.longest_ns = total_ns + NOTIFIER_SLACK_NS;
 }
 
 static void create_slots(struct webhook_notifier *notifier, size_t count)
