@@ -37,6 +37,18 @@ static void an_address_has_its_number_in_each_second(void **state)
 	assert_true(bad_tokens_are_too_many(&tokens, HERE, 7 * NS_PER_S));
 }
 
+/* A thread may have read the clock just before another thread counted in the next second. */
+static void a_late_look_sees_the_count_of_the_next_second(void **state)
+{
+	(void)state;
+	add(HERE, 1, 6 * NS_PER_S);
+	assert_false(bad_tokens_are_too_many(&tokens, HERE, 6 * NS_PER_S - 1));
+	add(HERE, BAD_TOKENS_PER_SECOND - 2, 6 * NS_PER_S - 1);
+	assert_false(bad_tokens_are_too_many(&tokens, HERE, 6 * NS_PER_S));
+	add(HERE, 1, 6 * NS_PER_S);
+	assert_true(bad_tokens_are_too_many(&tokens, HERE, 6 * NS_PER_S - 1));
+}
+
 static void *add_some(void *unused)
 {
 	(void)unused;
@@ -60,6 +72,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(an_address_has_its_number_in_each_second, set_up),
+		cmocka_unit_test_setup(a_late_look_sees_the_count_of_the_next_second, set_up),
 		cmocka_unit_test_setup(threads_lose_no_count, set_up),
 	};
 
