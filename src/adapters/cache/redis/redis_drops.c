@@ -17,6 +17,7 @@
 /* The maximum number of deletions per round trip. A healthy server completes them well within the
  * timeout. */
 #define PIPELINE_MAX 512
+#define CURSOR_SIZE 32
 
 #define KIND_NAMES_MAX 3
 
@@ -160,6 +161,13 @@ static bool drop_some(
 	return redis_receive_ok(connection, "DEL", sent);
 }
 
+static bool is_scan_page(const redisReply *page)
+{
+	return page->type == REDIS_REPLY_ARRAY && page->elements == 2 &&
+	       page->element[0]->type == REDIS_REPLY_STRING &&
+	       page->element[0]->len < CURSOR_SIZE && page->element[1]->type == REDIS_REPLY_ARRAY;
+}
+
 /* Returns one page of matching names, or NULL on failure. The caller frees the reply. */
 static redisReply *scan(
 	struct redis_connection *connection, struct slice pattern, struct slice cursor)
@@ -172,7 +180,7 @@ static redisReply *scan(
 	if (!redis_send(connection, words, 6))
 		return NULL;
 	page = redis_receive(connection);
-	if (!page || (page->type == REDIS_REPLY_ARRAY && page->elements == 2))
+	if (!page || is_scan_page(page))
 		return page;
 	redis_connection_refuse(connection, "SCAN", page);
 	freeReplyObject(page);
@@ -196,7 +204,7 @@ static bool drop_page(struct redis_connection *connection, const redisReply *nam
  * throughout the scan. */
 static bool drop_matching(struct redis_connection *connection, struct slice pattern)
 {
-	char cursor[32] = "0";
+	char cursor[CURSOR_SIZE] = "0";
 	bool ok;
 
 	do {
@@ -204,8 +212,7 @@ static bool drop_matching(struct redis_connection *connection, struct slice patt
 
 		if (!page)
 			return false;
-		ok = page->element[0]->len < sizeof(cursor) &&
-		     drop_page(connection, page->element[1]);
+		ok = drop_page(connection, page->element[1]);
 		if (ok)
 			memcpy(cursor, page->element[0]->str, page->element[0]->len + 1);
 		freeReplyObject(page);
