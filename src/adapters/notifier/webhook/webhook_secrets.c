@@ -82,6 +82,7 @@ static bool read_file(const char *path, struct secret_pair *pair, char *why, siz
 		return false;
 	}
 	if (file_is_anyones(path)) {
+		explicit_bzero(text, sizeof(text));
 		snprintf(why, size, FILE_IS_ANYONES, path, path);
 		return false;
 	}
@@ -108,14 +109,15 @@ struct webhook_secrets *webhook_secrets_open(const char *path, char *why, size_t
 bool webhook_secrets_reload(struct webhook_secrets *secrets, char *why, size_t size)
 {
 	struct secret_pair fresh;
+	bool ok = read_file(secrets->path, &fresh, why, size);
 
-	if (!read_file(secrets->path, &fresh, why, size))
-		return false;
-	pthread_mutex_lock(&secrets->lock);
-	secrets->current = fresh;
-	pthread_mutex_unlock(&secrets->lock);
+	if (ok) {
+		pthread_mutex_lock(&secrets->lock);
+		secrets->current = fresh;
+		pthread_mutex_unlock(&secrets->lock);
+	}
 	explicit_bzero(&fresh, sizeof(fresh));
-	return true;
+	return ok;
 }
 
 void webhook_secrets_free(struct webhook_secrets *secrets)
