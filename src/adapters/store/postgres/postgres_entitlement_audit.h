@@ -1,6 +1,6 @@
 /* The audit of one user's entitlements, for the repository in postgres_entitlements.c. */
-#ifndef QUIPU_ADAPTERS_STORE_POSTGRES_ENTITLEMENT_AUDIT_H
-#define QUIPU_ADAPTERS_STORE_POSTGRES_ENTITLEMENT_AUDIT_H
+#ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_ENTITLEMENT_AUDIT_H
+#define QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_ENTITLEMENT_AUDIT_H
 
 #include "ports/entitlement_repository.h"
 
