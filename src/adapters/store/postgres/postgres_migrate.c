@@ -17,7 +17,7 @@ static bool execute(PGconn *connection, const char *sql, char *why, size_t size)
 	PQclear(result);
 	if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK)
 		return true;
-	snprintf(why, size, "%s", PQerrorMessage(connection));
+	pg_explain(connection, why, size);
 	return false;
 }
 
@@ -33,7 +33,7 @@ static int applied_version(PGconn *connection, const char *component, char *why,
 	if (PQresultStatus(result) == PGRES_TUPLES_OK)
 		version = atoi(PQgetvalue(result, 0, 0));
 	else
-		snprintf(why, size, "%s", PQerrorMessage(connection));
+		pg_explain(connection, why, size);
 	PQclear(result);
 	return version;
 }
@@ -51,7 +51,7 @@ static bool record(PGconn *connection, const struct migration *migration, char *
 		NULL, values, NULL, NULL, 0);
 	ok = PQresultStatus(result) == PGRES_COMMAND_OK;
 	if (!ok)
-		snprintf(why, size, "%s", PQerrorMessage(connection));
+		pg_explain(connection, why, size);
 	PQclear(result);
 	return ok;
 }

@@ -62,7 +62,8 @@ static void lose(struct pg_waker *waker)
 	if (!waker->has_complained)
 		log_line(LOG_WARN, "store",
 			"%s: announcements do not reach other processes for now: %.*s",
-			waker->store_name, (int)strcspn(why, "\n"), why);
+			waker->store_name, (int)strcspn(why, "\n"),
+			*why ? why : "no answer in time");
 	waker->has_complained = true;
 	PQfinish(waker->connection);
 	waker->connection = NULL;
