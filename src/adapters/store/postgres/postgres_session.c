@@ -470,7 +470,9 @@ static void note_unknown(struct pg_session *session, const char *what)
  * committed nevertheless. Only reading the rows would show whether the server has. */
 static enum status commit_lost(struct pg_session *session)
 {
-	note_unknown(session, "the connection was lost during COMMIT");
+	note_unknown(session, is_broken(session)
+				      ? "the connection was lost during COMMIT"
+				      : "the server could not say whether COMMIT succeeded");
 	disconnect(session);
 	return STATUS_OUTCOME_UNKNOWN;
 }
