@@ -45,6 +45,7 @@ enum status sqlite_list_actions(struct session *base, struct arena *arena, struc
 	if (status != STATUS_OK)
 		return status;
 	page->count = 0;
+	page->now_us = sqlite_now_us(session);
 	query = sqlite_query_open(session, list_sql);
 	sqlite_query_start(
 		&query, SQLITE_VALUES(sqlite_int(page->after_number), sqlite_int(page->after_minor),
