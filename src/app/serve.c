@@ -29,6 +29,9 @@
  * 45 s after which the systemd unit and docker-compose.yml kill the process. */
 #define RELEASE_NS (12 * NS_PER_S)
 
+/* Roles whose services keep dead letters. */
+#define ROLES_WITH_LETTERS (ROLE_ENTITLEMENTS | ROLE_NOTIFICATIONS | ROLE_DIALOGS | ROLE_SENDER)
+
 /* Roles whose services keep data about persons. */
 #define ROLES_WITH_PERSONS                                                                         \
 	(ROLE_GATEWAY | ROLE_ENTITLEMENTS | ROLE_NOTIFICATIONS | ROLE_DIALOGS | ROLE_COUNTERS)
@@ -83,13 +86,15 @@ void app_add_routes(struct app *app)
 	app->documents[app->document_count++] = embedded_common;
 	while ((module = module_next(app, module)))
 		module->add_routes(app);
-	if (app_plays(app, ROLE_ENTITLEMENTS | ROLE_NOTIFICATIONS | ROLE_DIALOGS | ROLE_SENDER)) {
+	if (app_plays(app, ROLES_WITH_LETTERS)) {
 		dead_letters_add_routes(&app->dead_letters, app->router);
 		app->documents[app->document_count++] = embedded_operator;
 	}
 	if (app_plays(app, ROLES_WITH_PERSONS)) {
 		erase_add_routes(&app->erasers, app->router);
 		app->documents[app->document_count++] = embedded_erase;
+	}
+	if (app_plays(app, ROLES_WITH_LETTERS | ROLES_WITH_PERSONS)) {
 		app->action_sources = (struct action_sources){&app->dead_letters, &app->erasers};
 		actions_add_route(&app->action_sources, app->router);
 		app->documents[app->document_count++] = embedded_actions;

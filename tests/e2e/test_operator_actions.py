@@ -7,6 +7,7 @@ import pytest
 from harness.http2 import Http2
 from harness.keys import KeyFile
 from harness.problems import assert_bad_request, assert_problem
+from harness.routes import list_routes, names
 from harness.unread import new_user
 
 ALL = ("--roles", "all")
@@ -52,6 +53,12 @@ def keys(binary, tmp_path):
 def operator(serve, store, keys):
     key = keys.new("night-shift", "admin")
     return Operator(serve(store, *ALL, "--api-keys", keys.path), key)
+
+
+def test_every_server_that_records_actions_lists_them(binary, tmp_path):
+    for role in ("entitlements", "notifications", "dialogs", "sender"):
+        routes = names(list_routes(binary, "--roles", role, cwd=tmp_path))
+        assert {"POST /operator/dlq/{kind}/{id}/replay", "GET /operator/actions"} <= routes, role
 
 
 def test_actions_are_listed_over_http2_too(serve, sqlite_store):
