@@ -350,7 +350,7 @@ static void write_man(FILE *out)
 	fputs(".SH SIGNALS\n.TP\n.BR SIGTERM \", \" SIGINT\n"
 	      "Report not ready for\n.BR \\-\\-drain\\-delay ,\nthen accept no new connections, "
 	      "finish the current requests within\n"
-	      ".BR \\-\\-drain\\-timeout ,\nand exit with 0.\nAnother signal ends the wait.\n"
+	      ".BR \\-\\-drain\\-timeout ,\nand exit with 0.\nA second signal ends the wait.\n"
 	      ".TP\n.B SIGHUP\nRead the files of\n.BR \\-\\-api\\-keys ,\n.BR \\-\\-jwt\\-key ,\n"
 	      ".BR \\-\\-tls\\-cert ,\n.B \\-\\-tls\\-key\nand\n.B "
 	      "\\-\\-webhook\\-secret\\-file\nagain.\n"
