@@ -14,8 +14,9 @@
 #define NAMES_MAX 128
 
 /* The variables that some part of the program reads although they set no option, written without
- * the prefix QUIPU_. The last two are for test builds. */
-static const char *const others[] = {"CONFIG", "API_KEY", "FAILPOINTS", "TEST_CLOCK_OFFSET"};
+ * the prefix QUIPU_. The last three are for test builds. */
+static const char *const others[] = {
+	"CONFIG", "API_KEY", "FAILPOINTS", "FAILPOINT_GATE", "TEST_CLOCK_OFFSET"};
 
 /* Returns true if QUIPU_`name` looks like a variable that Kubernetes sets for a service whose name
  * begins with "quipu". */
