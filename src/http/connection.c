@@ -407,6 +407,7 @@ void connection_close(struct connection *connection)
 	worker_remove(worker, connection);
 	client_queues_note(&worker->client_queues, connection, CLIENT_SERVED, 0, 0);
 	tally_add(&worker->connection_count, -1);
+	tally_add(&worker->socket_count, -1);
 	if (connection->http2)
 		tally_add(&worker->http2_connections, -1);
 	uv_close((uv_handle_t *)&connection->tcp, on_closed);

@@ -61,8 +61,8 @@ struct connection {
 };
 
 /*
- * Serves the connected socket `fd` and owns it from now on. The caller has already counted the
- * connection in the worker's `connection_count`.
+ * Serves the connected socket `fd` and owns it from now on. The caller has already counted it in
+ * the worker's `connection_count` and `socket_count`.
  */
 void connection_open(struct http_worker *worker, int fd);
 

@@ -6,7 +6,7 @@
  *
  * Above --max-connections, the chosen worker closes the connection whose client has kept the worker
  * waiting longest. The new connection is refused only if that worker finds no connection to close
- * for a while (see admit()). A socket is counted in the `connection_count` of its worker as soon as
+ * for a while (see admit()). A socket is counted in the `socket_count` of its worker as soon as
  * the worker is chosen, so that server_wait_idle() misses no socket.
  */
 #include "http/server.h"
@@ -192,6 +192,7 @@ static void admit(struct http_worker *worker, int fd, int turns)
 		post_socket(worker, fd, turns + 1);
 		return;
 	}
+	tally_add(&worker->socket_count, -1);
 	refuse_connection(server, fd);
 }
 
@@ -207,6 +208,7 @@ static void hand_out(struct server *server, int fd)
 	struct http_worker *worker = least_busy(server);
 
 	tally_add(&worker->connection_count, 1);
+	tally_add(&worker->socket_count, 1);
 	if (worker == &server->workers[0])
 		admit(worker, fd, 0);
 	else
@@ -461,17 +463,25 @@ void server_drain(struct server *server)
 		post_order(&server->workers[i], worker_drain);
 }
 
+static int64_t socket_total(const struct server *server)
+{
+	return sum_workers(server, offsetof(struct http_worker, socket_count));
+}
+
 static int64_t in_flight(const struct server *server)
 {
 	return sum_workers(server, offsetof(struct http_worker, in_flight));
 }
 
-/* The number of connections is final only after the server has stopped accepting: until then the
- * kernel may hold connections that are not counted yet. */
+/*
+ * The number of sockets is final only after the server has stopped accepting: until then the kernel
+ * may hold connections that are not counted yet. Requests are counted after sockets, because
+ * without a socket no new request can arrive.
+ */
 static bool is_idle(const struct server *server)
 {
-	return !atomic_load(&server->accepting) && in_flight(server) == 0 &&
-	       connection_total(server) == 0 && tally_read(&server->waiting_sockets) == 0;
+	return !atomic_load(&server->accepting) && socket_total(server) == 0 &&
+	       in_flight(server) == 0;
 }
 
 bool server_wait_idle(struct server *server, int64_t until_ns)

@@ -52,6 +52,7 @@ struct http_worker {
 	struct compressor *compressor; /* NULL until something is compressed */
 
 	struct tally connection_count; /* any thread may use this tally and those below */
+	struct tally socket_count;     /* connections, and sockets that wait for room */
 	struct tally in_flight;
 	struct tally events_sent;
 	struct tally events_skipped;
