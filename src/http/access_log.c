@@ -1,7 +1,8 @@
 #include "http/access_log.h"
 
-#include <arpa/inet.h>
+#include <net/if.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -11,17 +12,19 @@
 #include "http/router.h"
 
 #define NUMBER_SIZE 24
+/* The address of a link-local client names the interface, too. */
+#define CLIENT_SIZE (INET6_ADDRSTRLEN + IF_NAMESIZE)
 
 /* Writes the client's address, without the port, to `out` and returns it. Returns an empty slice if
  * the client is gone. */
-static struct slice write_client(const struct connection *connection, char out[INET6_ADDRSTRLEN])
+static struct slice write_client(const struct connection *connection, char out[CLIENT_SIZE])
 {
 	struct sockaddr_storage peer;
 	int len = sizeof(peer);
 
 	if (uv_tcp_getpeername(&connection->tcp, (struct sockaddr *)&peer, &len) != 0 ||
-		getnameinfo((struct sockaddr *)&peer, (socklen_t)len, out, INET6_ADDRSTRLEN, NULL,
-			0, NI_NUMERICHOST) != 0)
+		getnameinfo((struct sockaddr *)&peer, (socklen_t)len, out, CLIENT_SIZE, NULL, 0,
+			NI_NUMERICHOST) != 0)
 		return (struct slice){0};
 	return slice_of(out);
 }
@@ -42,7 +45,7 @@ static struct slice write_number(char out[NUMBER_SIZE], int64_t number)
 void access_log(const struct request *request, int64_t duration_ns)
 {
 	char status[NUMBER_SIZE], duration[NUMBER_SIZE], bytes[NUMBER_SIZE];
-	char client[INET6_ADDRSTRLEN];
+	char client[CLIENT_SIZE];
 	int64_t sent = request->head_only ? 0 : (int64_t)request->answer.body.len;
 	const struct log_field fields[] = {
 		{.name = "method", .value = request->method},
