@@ -54,16 +54,16 @@ struct answer gateway_answer_not_sent(const struct gateway_command *command)
 	if (!command->cached)
 		return answer_failure(arena, STATUS_BUS_UNAVAILABLE);
 	return answer_problem(arena, STATUS_BUS_UNAVAILABLE,
-		"the message bus cannot be reached; the message was not sent, but it uses up one "
-		"message of this window; try again shortly");
+		"the message bus cannot be reached; the message was not sent, but the request "
+		"uses up one message of this window; try again shortly");
 }
 
 struct answer gateway_answer_unknown(const struct gateway_command *command)
 {
 	return answer_problem(command->write.command.arena, STATUS_OUTCOME_UNKNOWN,
 		"the connection was lost before the outcome was known: the message may or may not "
-		"be sent, and it uses up one message of this window; send the same request with "
-		"the same Idempotency-Key to find out");
+		"be sent, and the request uses up one message of this window; send the same "
+		"request with the same Idempotency-Key to find out");
 }
 
 struct answer gateway_answer_no_config(struct arena *arena, struct slice user_id)
