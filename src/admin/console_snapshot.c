@@ -218,10 +218,9 @@ static bool is_bucket(struct slice name)
 	return name.len > len && memcmp(name.data + name.len - len, "_bucket", len) == 0;
 }
 
-/* Returns whether a sample appears among "samples". Of all histograms, the buckets are left out. Of
- * the histograms of request durations, the sums and counts are left out, too, because every route
- * has such a histogram. Zeros are left out, except for dependencies, where 0 means that the
- * dependency is down. */
+/* Returns whether the array "samples" of a snapshot contains this sample. It leaves out the buckets
+ * of every histogram; the durations of requests entirely, because every route has such a histogram;
+ * and zeros, except for dependencies, where 0 means that the dependency is down. */
 static bool is_shown(const struct sample *sample)
 {
 	if (is_bucket(sample->name) ||

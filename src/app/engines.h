@@ -35,9 +35,9 @@ struct bus_plan {
 
 /*
  * If `scheme` ends with a colon, `scheme` itself is the engine's only URL; otherwise the engine's
- * URLs begin with `scheme`. If `has_file` is true, `path` is the path of the plan's file in the
- * data folder; otherwise `path` is NULL. create() never fails; the caller frees the store or bus
- * that it returns.
+ * URLs begin with `scheme`. create() gets the path of the plan's file in the data folder if
+ * `has_file` is true, otherwise NULL. It never fails; the caller frees the store or bus that it
+ * returns.
  */
 struct store_engine {
 	const char *scheme;

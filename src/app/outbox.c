@@ -1,5 +1,5 @@
 /* Starts the relay that publishes the events of an outbox, adds the chore that deletes published
- * events, and registers the outbox's kind of dead letters, so that operators can replay them. */
+ * events, and lets operators list and replay the events that could not be published. */
 #include "app/app.h"
 
 static enum status sweep_published(

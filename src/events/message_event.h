@@ -1,8 +1,8 @@
 /*
  * Writes and reads the events of dialogs, NewMessageEvent and MessageReadEvent, in the envelope of
  * MassTransit. Reading also accepts a message without an envelope, and the variants that .NET
- * services write: members in camelCase or PascalCase, ids that are integers, UUIDs in either case,
- * times without an offset. Pure.
+ * services write: members in camelCase or PascalCase, integers as ids, UUIDs in upper or lower
+ * case, and times without an offset. Pure.
  */
 #ifndef QUIPU_EVENTS_MESSAGE_EVENT_H
 #define QUIPU_EVENTS_MESSAGE_EVENT_H

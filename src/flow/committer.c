@@ -300,7 +300,7 @@ static void run(struct committer *committer, struct write **writes, size_t count
 		} else if (status == STATUS_LOCK_BUSY && mode == TRANSACTION_WAIT) {
 			mode = TRANSACTION_SKIP;
 		} else if (status == STATUS_POISON && committer->carried) {
-			/* the store may have refused the record of an effect instead of a write;
+			/* the store may have refused not a write but the record of an effect;
 			 * effects_conclude() has already dealt with the effects, so run the writes
 			 * again */
 			tally_add(&committer->metrics.reruns, 1);

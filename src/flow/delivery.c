@@ -381,9 +381,9 @@ static void look(struct delivery *delivery)
 	atomic_store(&delivery->dead.value, dead);
 }
 
-/* Returns how many rows to claim now: 0 if it is not time to claim. Otherwise returns the number of
- * slots that are free or whose result is about to be recorded. While the circuit breaker is open,
- * returns at most 1, and 0 while a row is on its way. */
+/* Returns how many rows to claim now. If it is not time to claim, returns 0, otherwise the number
+ * of slots that are free or whose result is about to be recorded. While the circuit breaker is
+ * open, returns 1 only if it is time and no slot is busy. */
 static size_t wanted_rows(const struct delivery *delivery)
 {
 	size_t busy = busy_slots(delivery);

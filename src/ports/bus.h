@@ -69,8 +69,8 @@ struct bus_delivery {
 	struct slice value;
 	int64_t time_us; /* wall time of the publish; 0 if the engine does not report it */
 
-	/* The position of the message in the engine, for people: "sms-outbound/2/1041" or
-	 * "ENTITLEMENTS/1041". */
+	/* Where the message is stored, as text for logs and operators: "sms-outbound/2/1041" on
+	 * Kafka, "ENTITLEMENTS/1041" on NATS. */
 	struct slice position;
 
 	/* Identifies a message that has no id, so that its repeats are recognised. If the engine

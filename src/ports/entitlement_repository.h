@@ -162,8 +162,9 @@ struct entitlement_repository_ops {
 		int64_t *now_us);
 
 	/*
-	 * Fills in the sources that exist, except for `reason`, and counts all sources of each row.
-	 * Must be called in the transaction that has locked the rows.
+	 * Looks up `sources`, and fills in all members but `reason` of those that exist. Sets in
+	 * each row how many sources it has, including those that are not in `sources`. Must be
+	 * called in the transaction that has locked the rows.
 	 */
 	QP_MUST_CHECK enum status (*find_sources)(const struct entitlement_repository *repository,
 		struct session *session, struct entitlement_row *rows, size_t row_count,

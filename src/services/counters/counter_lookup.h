@@ -21,7 +21,7 @@ struct counter_lookup {
 
 extern const struct command_type counter_lookup_type;
 
-/* Creates a lookup in `arena`, zeroed except for its type. */
+/* Creates a zeroed lookup in `arena`, and sets its type. */
 struct counter_lookup *counter_lookup_new(struct arena *arena);
 
 /* Returns the lookup that `read` belongs to. Aborts if `read` is not a counter lookup. */

@@ -17,7 +17,7 @@ struct count_lookup {
 
 extern const struct command_type count_lookup_type;
 
-/* Creates a lookup in `arena`, zeroed except for its type. */
+/* Creates a zeroed lookup in `arena`, and sets its type. */
 struct count_lookup *count_lookup_new(struct arena *arena);
 
 /* Aborts unless `read` is a count lookup. */

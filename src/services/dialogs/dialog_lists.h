@@ -18,7 +18,7 @@ struct dialog_lookup {
 
 extern const struct command_type dialog_lookup_type;
 
-/* Creates a lookup in `arena`, zeroed except for its type. */
+/* Creates a zeroed lookup in `arena`, and sets its type. */
 struct dialog_lookup *dialog_lookup_new(struct arena *arena);
 
 /* Returns the lookup that `read` belongs to. Aborts if `read` is not a dialog lookup. */

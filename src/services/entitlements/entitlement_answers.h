@@ -16,8 +16,8 @@ struct entitlement_refusal {
 	const struct entitlement_source *source; /* NULL for a revoke of all sources */
 };
 
-/* Returns the problem that answers a refused change. A state conflict includes the current
- * entitlement. */
+/* Returns the answer to a refused change: a problem, which for a state conflict includes the
+ * current entitlement. */
 struct answer entitlement_answer_refused(
 	struct arena *arena, const struct entitlement_refusal *refusal);
 

@@ -28,7 +28,7 @@ struct entitlement_lookup {
 
 extern const struct command_type entitlement_lookup_type;
 
-/* Creates a lookup in `arena`, zeroed except for its type. */
+/* Creates a zeroed lookup in `arena`, and sets its type. */
 struct entitlement_lookup *entitlement_lookup_new(struct arena *arena);
 
 /* Aborts unless `read` is an entitlement lookup. */
@@ -46,8 +46,8 @@ struct audit_lookup {
 	struct audit_page page;
 };
 
-/* Creates a lookup in `arena`, zeroed except for its type, its look_up and its page, which begins
- * at the newest line. */
+/* Creates a zeroed lookup in `arena`, and sets its members `type`, `look_up` and `page`. The page
+ * begins at the newest line. */
 struct audit_lookup *audit_lookup_new(struct arena *arena);
 
 /*

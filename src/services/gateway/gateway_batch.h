@@ -82,7 +82,7 @@ struct gateway_lookup {
 
 extern const struct command_type gateway_lookup_type;
 
-/* Creates a lookup in `arena`, zeroed except for its type. */
+/* Creates a zeroed lookup in `arena`, and sets its type. */
 struct gateway_lookup *gateway_lookup_new(struct arena *arena);
 
 /* Reads one page of the configurations of all users, sorted by user id. */

@@ -19,7 +19,7 @@ struct gateway_message {
 	struct slice id;
 };
 
-/* Creates a lookup in `arena`, zeroed except for its type and look_up. */
+/* Creates a zeroed lookup in `arena`, and sets its members `type` and `look_up`. */
 struct gateway_message *gateway_message_new(struct arena *arena);
 
 #endif

@@ -191,8 +191,8 @@ static enum status create_pots(const struct pots *pots, struct session *session,
 	return status;
 }
 
-/* The groups that create pots come first, because keys of names sort before keys of ids.
- * Nevertheless, existing pots are locked before new pots are inserted. */
+/* The groups are sorted by key, and those that create pots come first: the key of a name sorts
+ * before the key of an id. Existing pots are still locked before new ones are inserted. */
 enum status pot_batch_decide(
 	const struct pots *pots, struct session *session, const struct write_batch *batch)
 {

@@ -56,7 +56,7 @@ struct pot_lookup {
 
 extern const struct command_type pot_lookup_type;
 
-/* Creates a lookup in `arena`, zeroed except for its type. */
+/* Creates a zeroed lookup in `arena`, and sets its type. */
 struct pot_lookup *pot_lookup_new(struct arena *arena);
 
 /* Aborts unless `read` is a pot lookup. */

@@ -3,11 +3,13 @@
  * The numbers are drawn kind by kind: how many coins of the first kind are in the draw
  * (hypergeometric), then how many of the second kind are in the rest of the draw, and so on.
  *
- * Small samples are drawn ball by ball, larger ones by rejection with HRUA (E. Stadlober, "The
- * ratio of uniforms approach for generating discrete random variates", J. Comput. Appl. Math. 31,
- * 1990). Whatever the numbers are, HRUA needs between one and two attempts on average. Even in
- * the largest pot, the logarithms of factorials are at most about 4e10, so with long double the
- * probability of any outcome is exact to about 1e-8.
+ * Each of these numbers is found by drawing coin by coin if few coins are drawn, otherwise by
+ * rejection with HRUA (E. Stadlober, "The ratio of uniforms approach for generating discrete random
+ * variates", J. Comput. Appl. Math. 31, 1990). HRUA needs between one and two attempts on average,
+ * however many coins there are. In the terms of the code, a ball is a coin of any kind, a marked
+ * ball one of the kind in question, and the sample is what is drawn. Even in the largest pot, the
+ * logarithms of factorials are at most about 4e10, so with long double the probability of any
+ * outcome is exact to about 1e-8.
  */
 #include "services/pots/pot_draw.h"
 

@@ -29,8 +29,8 @@
 #include "adapters/shared/growing.h"
 #include "base/log.h"
 
-/* A fetch stops polling once it has polled new messages of this total size and holds at least one
- * message. */
+/* A fetch that has a message to return stops polling once the new messages it has polled add up to
+ * this many bytes. */
 #define FETCH_BYTES_MAX (16 * 1024 * 1024)
 
 #define COMMIT_TIMEOUT_MS 5000

@@ -26,7 +26,8 @@
 /* How long after a failed nats_durable_ensure() a fetch may call it again. */
 #define ENSURE_RETRY_NS (200 * NS_PER_MS)
 
-/* How often a waiting fetch looks for reports of messages that the server has given up. */
+/* How often a waiting fetch checks whether the server has reported a message that it no longer
+ * tries to deliver. */
 #define REPORTS_NS NS_PER_S
 
 #define AGAIN_FIRST_NS NS_PER_S

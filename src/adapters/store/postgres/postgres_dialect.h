@@ -73,10 +73,10 @@ QP_MUST_CHECK bool pg_distribute(
 	PGconn *connection, bool dry_run, FILE *out, char *why, size_t size);
 
 /*
- * Returns true if the connection leads to a node of a Citus cluster that can read the schema: the
- * coordinator can, and a worker can if it knows the table schema_migrations (docs/SCALING.md).
- * Otherwise returns false with the reason in `why`; do not apply migrations in that case, because
- * they would create tables that only this worker has.
+ * Returns whether Quipu can use the node of a Citus cluster to which the connection leads: the
+ * coordinator, or a worker that sees the table schema_migrations (docs/SCALING.md). For another
+ * worker, returns false with the reason in `why`; do not apply migrations then, because they would
+ * create tables on that worker only.
  */
 QP_MUST_CHECK bool pg_distribute_admits(PGconn *connection, char *why, size_t size);
 

@@ -10,11 +10,10 @@
  * must wait while a full checkpoint runs.
  *
  * After a failed fsync, calling fsync again is not enough: the kernel reports the failure only
- * once, and marks the pages as clean although they never reached the disk. SQLite does not write
- * those pages again either: it does not copy the pages of a partial checkpoint a second time, and
- * does not sync the frames that a recovery finds in the WAL. So the writer closes all connections
- * and opens the file again. SQLite then reads the WAL from its beginning, without a record of which
- * pages were copied, so the next checkpoint writes all of them again.
+ * once, and marks the pages as clean although they never reached the disk. SQLite does not repair
+ * this: the next checkpoint does not copy again what an unfinished one has copied. So the writer
+ * closes all connections and opens the file again. SQLite then reads the WAL from its beginning and
+ * no longer knows which pages were copied, so the next checkpoint copies all of them again.
  *
  * Invariant: a transaction begins only while in_doubt is false.
  */
