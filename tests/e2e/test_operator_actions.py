@@ -56,8 +56,11 @@ def operator(serve, store, keys):
 
 
 def test_every_server_that_records_actions_lists_them(binary, tmp_path):
-    for role in ("entitlements", "notifications", "dialogs", "sender"):
-        routes = names(list_routes(binary, "--roles", role, cwd=tmp_path))
+    for role, option, bus in (("entitlements", "--entitlements-bus", "nats://host"),
+                              ("notifications", "--entitlements-bus", "nats://host"),
+                              ("dialogs", "--unread-bus", "amqp://host"),
+                              ("sender", "--gateway-bus", "kafka://host")):
+        routes = names(list_routes(binary, "--roles", role, option, bus, cwd=tmp_path))
         assert {"POST /operator/dlq/{kind}/{id}/replay", "GET /operator/actions"} <= routes, role
 
 
