@@ -591,9 +591,9 @@ static int report(const struct copy *copy)
 	if (copy->is_explained || !moved_read(data, &mark))
 		return report_failure(EXIT_FAILURE, "%s", copy->why);
 	return report_failure(EXIT_FAILURE,
-		"%s. The file %s/moved is there, so no server uses the folder, and no server "
-		"uses the database until the copy is complete. %s, delete %s/moved; a new copy "
-		"then needs an empty database",
+		"%s. Until the copy is complete, no server can start on the folder, because "
+		"%s/moved exists, and none on the database. %s, delete %s/moved; a new copy then "
+		"needs an empty database",
 		copy->why, data,
 		copy->must_start_over
 			? "To start over, or to use the folder again"

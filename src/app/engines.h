@@ -34,10 +34,9 @@ struct bus_plan {
 };
 
 /*
- * If `scheme` ends with a colon, `scheme` itself is the engine's only URL; otherwise the engine's
- * URLs begin with `scheme`. create() gets the path of the plan's file in the data folder if
- * `has_file` is true, otherwise NULL. It never fails; the caller frees the store or bus that it
- * returns.
+ * `scheme` is either the engine's only URL, such as "local:", or the beginning of all its URLs,
+ * such as "kafka://". If `has_file` is true, create() gets the path of the plan's file in the data
+ * folder, otherwise NULL. create() never fails; the caller frees the store or bus that it returns.
  */
 struct store_engine {
 	const char *scheme;

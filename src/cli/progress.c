@@ -1,4 +1,4 @@
-/* The line is shorter than 80 columns, so that it never wraps and can always be erased. */
+/* The progress line is shorter than 80 columns, so that it never wraps and can always be erased. */
 #include "cli/progress.h"
 
 #include <inttypes.h>

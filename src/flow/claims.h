@@ -13,7 +13,7 @@ enum claim_try {
 	TRY_WORKED,
 	TRY_FAILED, /* counts as an attempt; after the last attempt the row is given up */
 	/* the receiver did not confirm, could not be reached, or refused just after an outage; this
-	 * does not count as an attempt, because no row may be given up because of an outage; the
+	 * does not count as an attempt, so that an outage never causes a row to be given up; the
 	 * row is due again in about a second */
 	TRY_AWAY,
 	/* nothing was sent, because the receiver was away or there was no time left; this does not

@@ -72,7 +72,8 @@ struct committer_config {
 	 * Sets the fate of every OPEN write of the batch by the rules of the service, in the
 	 * transaction that has begun on `session`. May be called again for the same writes after a
 	 * rollback. If a write is `resumed`, decide() either begins its effect again or refuses the
-	 * write, whose Idempotency-Key then stays pending. Returns OK, or the session's status.
+	 * write; if it refuses, the write's Idempotency-Key stays pending. Returns OK, or the
+	 * session's status.
 	 */
 	enum status (*decide)(
 		void *service, struct session *session, const struct write_batch *batch);

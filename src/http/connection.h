@@ -44,7 +44,7 @@ struct connection {
 	size_t pump_bytes;    /* bytes written since the last pump began */
 	size_t pump_work;     /* work done since the last pump began; see PUMP_WORK_MAX */
 	size_t preface_seen;  /* how many bytes of the HTTP/2 preface have arrived */
-	size_t queued_bytes;  /* memory charged by request_charge() and request_count_bytes() */
+	size_t queued_bytes;  /* memory of its requests and answers; see request_charge() */
 	size_t discarded_bytes;
 	int64_t accepted_ns;
 	int64_t active_ns; /* when output was last written, or when the client last read output */

@@ -4,8 +4,9 @@
  * allow the page's origin. The operator decides which origins are allowed (--cors-origins). CORS
  * only widens what browsers allow pages to do; admission still checks every caller.
  *
- * No function blocks, and those that take a request are for the request's loop. `origins` is a list
- * separated by commas, or "*" for all origins, or empty, which switches CORS off.
+ * None of the functions block. Call those that take a request on the thread of the request's loop.
+ * `origins` is a list separated by commas, or "*" for all origins, or empty, which switches CORS
+ * off.
  */
 #ifndef QUIPU_HTTP_CORS_H
 #define QUIPU_HTTP_CORS_H

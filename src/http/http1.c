@@ -264,9 +264,9 @@ static void answered(struct connection *connection, struct request *request)
 	worker_mark_dirty(connection->worker, connection);
 }
 
-/* Returns true if `request` has to wait. A large answer is looked up only after all earlier answers
- * were written. Otherwise many reads that turn out to be large after they have started would keep
- * their answers in memory while they wait for each other. */
+/* Returns true if `request` has to wait: a large answer is looked up only after all earlier answers
+ * have been written. Otherwise many pipelined requests could each hold a large answer in memory
+ * while they wait for the answers before theirs. */
 static bool defers(struct connection *connection, struct request *request)
 {
 	return connection->http1.first != request || connection_is_backed_up(connection);

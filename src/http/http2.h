@@ -3,7 +3,7 @@
  * control; this module turns nghttp2's streams into requests, sends their answers, and limits what
  * a client can use. Private to http/; used only on the loop's thread.
  *
- * HTTP/2 has no order of requests: every request starts as soon as it is complete. All answers that
+ * HTTP/2 does not order requests: each one starts as soon as it is complete. All answers that
  * become ready in one wake-up of the loop are sent together, usually in one system call.
  *
  * The server limits what one client can use:
@@ -14,7 +14,7 @@
  *   memory of nghttp2          --client-bytes, counted exactly (http2_memory.h)
  *   large answers              one is looked up at a time; the others wait
  *   header fields              at most 64, with at most 16 KiB in total, as in HTTP/1.1
- *   frames that carry nothing  a budget, which answers and time refill; see http2_spend()
+ *   frames that carry nothing  a budget, refilled by answers and over time; see http2_spend()
  *   time to send               --head-timeout and --body-timeout for each request
  *   time to read               --idle-timeout for each answer, --stream-stall for event streams
  *   time on the loop           PUMP_WORK_MAX in one pump; then other connections go first

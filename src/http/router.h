@@ -64,7 +64,7 @@ void router_free(struct router *router);
 void router_add_all(
 	struct router *router, const char *role, const struct route *routes, size_t count);
 
-/* Adds a style. Call it only at start. Adding the same prefix again has no effect. */
+/* Adds a style. Call this only at start. A second style for the same prefix is ignored. */
 void router_add_style(struct router *router, const struct route_style *style);
 
 /* If the request's answer is a refusal, rewrites the answer in the style of the request's path. */

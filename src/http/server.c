@@ -144,7 +144,7 @@ static struct http_worker *least_busy(struct server *server)
 	return best;
 }
 
-/* Writes a refusal in plain text, so this must not be called for clients that expect TLS. */
+/* Writes an unencrypted refusal, so this must not be called for clients that expect TLS. */
 static void write_refusal(int fd)
 {
 	static const char body[] =

@@ -159,7 +159,7 @@ static int64_t end_of_certificate(const X509 *certificate)
 	return timegm(&end);
 }
 
-/* Returns the earliest time at which a certificate of the chain expires. */
+/* Returns the earliest time at which any certificate in the chain expires. */
 static int64_t end_of_chain(SSL_CTX *ctx)
 {
 	int64_t first_s = end_of_certificate(SSL_CTX_get0_certificate(ctx));

@@ -43,7 +43,7 @@ void tls_context_free(struct tls_context *context);
  */
 QP_MUST_CHECK bool tls_context_reload(struct tls_context *context, char *why);
 
-/* Returns the earliest time at which a certificate of the chain expires, in seconds since 1970.
+/* Returns the earliest time at which any certificate in the chain expires, in seconds since 1970.
  * Thread-safe. */
 int64_t tls_context_expires_s(struct tls_context *context);
 

@@ -104,8 +104,8 @@ bool worker_make_room(struct http_worker *worker);
  */
 bool worker_is_full(const struct http_worker *worker);
 
-/* Closes connections that occupy memory and wait for their clients, until the worker is no longer
- * full (see worker_is_full()) or client_queues_longest_holding() returns NULL. */
+/* While the worker is full (see worker_is_full()), closes the connection that has held memory for
+ * its client longest (client_queues_longest_holding()), if there is one. */
 void worker_free_memory(struct http_worker *worker);
 
 /*

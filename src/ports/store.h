@@ -97,8 +97,8 @@ struct row_page {
 	struct slice user_id; /* whose rows to list; empty for lists of all users' rows */
 	/* the values of the key's text columns; the second is empty if there is only one column */
 	struct slice after[2];
-	/* The key's first column must not be below `from`, and must be below `until` unless `until`
-	 * is empty. Only lists of counts use these two members. */
+	/* List only rows whose first key column is at least `from` and, unless `until` is empty,
+	 * below `until`. Only lists of counts use these two members. */
 	struct slice from;
 	struct slice until;
 	int64_t after_number; /* the value of the key's number column, if the key has one */

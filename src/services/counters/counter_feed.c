@@ -17,7 +17,7 @@
 #define LOOK_NS (5 * NS_PER_S) /* the longest time between two reads */
 #define SELDOM_NS (3600 * NS_PER_S)
 #define PAUSE_NS (20 * NS_PER_MS)  /* the shortest time between two reads */
-#define RETRY_NS (200 * NS_PER_MS) /* pause after the store did not answer a read */
+#define RETRY_NS (200 * NS_PER_MS) /* pause after a read that the store did not answer */
 #define CHUNK 1000
 
 struct counter_feed {

@@ -100,8 +100,8 @@ static size_t scan_limit(const struct local_group *group, size_t missing)
 	return limit < room ? limit : room;
 }
 
-/* Loops, because the consumer may be able to take none of the messages that a scan finds: the group
- * does not want them, or another consumer holds messages with the same keys. */
+/* Loops, because a scan may find only messages that the consumer cannot take, either because the
+ * group does not want them or because another consumer holds messages with the same keys. */
 int local_group_read_ahead(struct local_bus *bus, struct local_group *group,
 	const struct local_consumer *consumer, size_t wanted)
 {

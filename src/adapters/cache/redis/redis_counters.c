@@ -307,7 +307,8 @@ static const struct redis_verb refresh = {
 	.add_arguments = add_new_value,
 };
 
-/* Returns the deletions that a failed refresh makes necessary, allocated from the call's arena. */
+/* Returns the cached values that must be deleted because their refresh failed. The list is
+ * allocated from the session's arena, which redis_session_end_call() resets. */
 static struct redis_debt debt_of(
 	struct redis_session *session, const struct cached_counter *counters, size_t count)
 {

@@ -149,9 +149,9 @@ static const char fill[] = "local filled = 0\n"
 	     "end\n"
 
 /*
- * Reads counters or lists. KEYS holds the name of each. Returns for each name the value, or nil if
- * there is no value. A value without a TTL also counts as missing: Quipu always sets a TTL, so
- * another program has written this value.
+ * Reads counters or cached lists of counters; both are strings in Redis. KEYS holds their names.
+ * Returns the value of each name, or nil if it has none. A value without a TTL counts as missing:
+ * Quipu always sets a TTL, so another program must have written it.
  */
 static const char counter_look[] = "local values = redis.call('MGET', unpack(KEYS))\n"
 				   "for i = 1, #KEYS do\n"

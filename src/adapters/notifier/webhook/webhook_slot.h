@@ -1,13 +1,13 @@
 /*
- * A slot carries one notice in transit: it has a handle of libcurl, the response so far, and the
- * result. The slot keeps its handle for the next notice. libcurl keeps the open connections for all
- * slots together, so the next notice may use a connection that another slot has opened.
+ * A slot carries one notice in transit: it holds a libcurl handle, the response so far, and the
+ * result. The slot keeps its handle for the next notice. libcurl shares the open connections among
+ * all slots, so the next notice may use a connection that another slot opened.
  *
  *   state      event                              next       function
  *   free       a notice is to be sent             loaded     slot_load
- *   free       the notice cannot be sent          settled    slot_load, slot_refuse
+ *   free       the notice cannot be sent          settled    slot_load if it fails, or slot_refuse
  *   loaded     libcurl has ended the transfer     settled    slot_settle
- *   settled    wait() has returned the result     free       hand_out, in webhook_notifier.c
+ *   settled    the result has been handed out     free       hand_out, in webhook_notifier.c
  */
 #ifndef QUIPU_ADAPTERS_NOTIFIER_WEBHOOK_WEBHOOK_SLOT_H
 #define QUIPU_ADAPTERS_NOTIFIER_WEBHOOK_WEBHOOK_SLOT_H

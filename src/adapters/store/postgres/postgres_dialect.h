@@ -73,9 +73,9 @@ QP_MUST_CHECK bool pg_distribute(
 	PGconn *connection, bool dry_run, FILE *out, char *why, size_t size);
 
 /*
- * Returns whether Quipu can use the node of a Citus cluster to which the connection leads: the
- * coordinator, or a worker that sees the table schema_migrations (docs/SCALING.md). For another
- * worker, returns false with the reason in `why`; do not apply migrations then, because they would
+ * Returns whether Quipu can use the Citus node that `connection` is connected to: the coordinator,
+ * or any worker that sees the table schema_migrations (docs/SCALING.md). For a worker that does
+ * not, returns false with the reason in `why`; do not apply migrations then, because they would
  * create tables on that worker only.
  */
 QP_MUST_CHECK bool pg_distribute_admits(PGconn *connection, char *why, size_t size);
