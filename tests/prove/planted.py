@@ -1,19 +1,22 @@
 #!/usr/bin/python3
 """Plants one mistake at a time into a copy of the sources, builds it, and expects the proof to find it.
 
-Usage: tests/prove/planted.py [--minutes M] [--seed N] [NAME ...]     names of patches in planted/; none: all of them
+Usage: tests/prove/planted.py [--minutes M] [--seed N] [--jobs N] [NAME ...]   names of patches in planted/; none: all
 
 A patch begins with the lines What (the mistake), Only, Store and Faults (what prove.py runs: the services and the faults
 that matter). First the proof runs without a patch, on each store, with all services and faults that the patches name: it
-must find nothing. The copy and the programs lie in build-planted; the checkout is never changed.
+must find nothing. With --jobs, several proofs run at the same time; the programs are still built one after another. The
+copy and the programs lie in build-planted; the checkout is never changed.
 """
 
 import argparse
+import concurrent.futures
 import dataclasses
 import pathlib
 import shutil
 import subprocess
 import sys
+import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -25,6 +28,7 @@ from runner.copied_tree import CopiedTree, DoesNotApply, read_header  # noqa: E4
 PATCHES = HERE / "planted"
 BUILT = ROOT / "build-planted"
 TREE = CopiedTree(BUILT / "tree")
+TREE_LOCK = threading.Lock()  # held while the tree has a mistake in it
 HANG_S = 900  # beyond the minutes of the load
 RATE = 3000  # operations per second: SQLite could do far more, but what a minute shows would take minutes to check
 HOLDS, VIOLATED = 0, 1
@@ -76,11 +80,12 @@ def _run(command, **more):
 
 def build_planted(planted):
     """The program with the mistake in it; the copy is as the checkout again afterwards."""
-    try:
-        TREE.plant(PATCHES / f"{planted.name}.patch")
-        return build(planted.name)
-    finally:
-        TREE.synchronize()
+    with TREE_LOCK:
+        try:
+            TREE.plant(PATCHES / f"{planted.name}.patch")
+            return build(planted.name)
+        finally:
+            TREE.synchronize()
 
 
 # ---- proving ---------------------------------------------------------------------------------------------------------
@@ -114,29 +119,38 @@ def prove_clean(planted, minutes, seed):
 
 
 def try_planted(planted, minutes, seed):
+    """Returns the mistake with its outcome, what to say about it, and how many seconds it took."""
+    began = time.monotonic()
     try:
         holds, found = prove(build_planted(planted), planted, minutes, seed)
+        planted.outcome = "MISSED" if holds else "caught"
+        said = "MISSED" if holds else f"caught by \"{found[0] if found else 'the end of a process'}\""
     except (Broken, DoesNotApply, subprocess.TimeoutExpired) as reason:
-        return "BROKEN", f"BROKEN: {reason}"
-    if holds:
-        return "MISSED", "MISSED"
-    return "caught", f"caught by \"{found[0] if found else 'the end of a process'}\""
+        planted.outcome, said = "BROKEN", f"BROKEN: {reason}"
+    return planted, said, time.monotonic() - began
+
+
+def try_all(planted, minutes, seed, jobs):
+    """Tries all of them and prints a line for each as it ends."""
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        tried = [pool.submit(try_planted, one, minutes, seed) for one in planted]
+        for number, future in enumerate(concurrent.futures.as_completed(tried), 1):
+            one, said, took_s = future.result()
+            print(f"  {number}/{len(planted)} {one.name} ({one.what}): {said} ({took_s:.0f} s)", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=1, help="length of the load for each mistake (1)")
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--jobs", type=int, default=1, help="how many proofs run at the same time (1)")
     parser.add_argument("--no-clean", action="store_true", help="leave out the runs without a mistake")
     parser.add_argument("names", nargs="*", metavar="NAME")
     arguments = parser.parse_args()
     planted = read_planted(arguments.names)
     TREE.synchronize()
     wrong = [] if arguments.no_clean else prove_clean(planted, arguments.minutes, arguments.seed)
-    for number, one in enumerate(planted, 1):
-        started = time.monotonic()
-        one.outcome, said = try_planted(one, arguments.minutes, arguments.seed)
-        print(f"  {number}/{len(planted)} {one.name} ({one.what}): {said} ({time.monotonic() - started:.0f} s)", flush=True)
+    try_all(planted, arguments.minutes, arguments.seed, arguments.jobs)
     caught = sum(one.outcome == "caught" for one in planted)
     print(f"{caught} of {len(planted)} caught" + (f"; WITHOUT A MISTAKE, {', '.join(wrong)} IS VIOLATED" if wrong else ""))
     return 0 if caught == len(planted) and not wrong else 1
