@@ -1,9 +1,11 @@
 /*
  * One thread repeats three steps: it fetches messages, applies them in a transaction, and
  * acknowledges them. The transaction recognises repeated messages, so a crash between COMMIT and
- * the acknowledgement is harmless: the bus delivers the messages again and nothing changes. While
- * the store does not answer, nothing is fetched, because every failed delivery brings a message
- * closer to the bus's limit on deliveries.
+ * the acknowledgement is harmless: the bus delivers the messages again and nothing changes. If the
+ * store cannot apply what was fetched, the intake keeps it and tries again until the store can,
+ * and fetches nothing meanwhile: every delivery in vain would bring a message closer to the bus's
+ * limit on deliveries. A store that is connected may also refuse for a long time, because its disk
+ * is full or somebody has locked a table.
  *
  * Invariant: a message is acknowledged only after the COMMIT of the transaction in which it was
  * applied, recognised as a repeat, or treated as poison.
@@ -18,11 +20,13 @@
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/trace.h"
 #include "runtime/bell.h"
 
 #define FETCH_MAX 256
 #define FETCH_NS (1 * NS_PER_S)
-#define RETRY_NS (100 * NS_PER_MS)
+#define RETRY_NS (100 * NS_PER_MS)  /* the first pause; each further one is twice as long … */
+#define RETRY_MAX_NS (1 * NS_PER_S) /* … up to this */
 #define TRIES_MAX 20
 #define ARENA_SIZE (128 * 1024)
 #define SHOWN_BYTES 64
@@ -37,6 +41,11 @@ struct intake {
 
 	struct bus_delivery deliveries[FETCH_MAX];
 	struct intake_item items[FETCH_MAX];
+
+	/* the pause after the last try that failed; 0 after one that worked */
+	int64_t pause_ns;
+	/* the last messages that were applied could not be put aside or acknowledged */
+	bool is_bus_refusing;
 
 	struct tally taken;
 	struct tally repeated;
@@ -86,12 +95,12 @@ static enum status isolate(struct intake *intake, struct intake_item *items, siz
 		return status;
 	}
 	if (items[0].poison)
-		/* the store refuses the message even as a dead letter; retry later */
-		return STATUS_STORE_UNAVAILABLE;
+		return STATUS_POISON; /* the store refuses the message even as a dead letter */
 	items[0].poison = "the store refuses it";
 	return apply(intake, items, 1);
 }
 
+/* Poison is counted when it is acknowledged. */
 static void count_taken(
 	struct intake *intake, const struct intake_item *items, size_t count, size_t repeated)
 {
@@ -99,7 +108,6 @@ static void count_taken(
 
 	for (size_t i = 0; i < count; i++)
 		poisoned += items[i].poison != NULL;
-	tally_add(&intake->poisoned, (int64_t)poisoned);
 	tally_add(&intake->repeated, (int64_t)repeated);
 	tally_add(&intake->taken, (int64_t)(count - poisoned - repeated));
 }
@@ -134,49 +142,100 @@ static void log_poison(const struct intake *intake, const struct intake_item *it
 		delivery->value.data);
 }
 
+/* Waits before the next try, each time longer, or until the intake is stopped. */
+static void pause_intake(struct intake *intake)
+{
+	int64_t longer_ns = 2 * intake->pause_ns;
+
+	intake->pause_ns = longer_ns == 0             ? RETRY_NS
+			   : longer_ns < RETRY_MAX_NS ? longer_ns
+						      : RETRY_MAX_NS;
+	bell_wait(&intake->bell, intake->pause_ns);
+}
+
+/* Applies the first `count` items, however long the store refuses. Returns false if the intake is
+ * stopped before that, or if the store refuses an item even as a dead letter. */
+static bool apply_all(struct intake *intake, size_t count)
+{
+	enum status status = apply(intake, intake->items, count);
+
+	while (status != STATUS_OK && status != STATUS_POISON && !bell_is_stopping(&intake->bell)) {
+		pause_intake(intake);
+		status = apply(intake, intake->items, count);
+	}
+	return status == STATUS_OK;
+}
+
+/* Puts poison aside, then acknowledges all messages. Returns false if the bus refuses either. */
+static bool acknowledge(struct intake *intake, size_t count)
+{
+	if (intake->config.put_aside &&
+		!intake->config.put_aside(intake->config.context, intake->items, count))
+		return false;
+	for (size_t i = 0; i < count; i++) {
+		if (intake->items[i].poison)
+			consumer_poison(intake->consumer, i, intake->items[i].poison);
+	}
+	return intake->consumer->ops->ack(intake->consumer, count) == STATUS_OK;
+}
+
+/* Logs the poison among messages that were acknowledged, and counts it. */
 static void report_poison(struct intake *intake, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
 		if (!intake->items[i].poison)
 			continue;
 		log_poison(intake, &intake->items[i]);
-		consumer_poison(intake->consumer, i, intake->items[i].poison);
+		tally_add(&intake->poisoned, 1);
 	}
+}
+
+/* Logs the first of several refusals in a row, with the first poison as the likely reason. */
+static void report_refusal(struct intake *intake, size_t count)
+{
+	const struct intake_item *poison = NULL;
+
+	for (size_t i = 0; i < count && !poison; i++)
+		poison = intake->items[i].poison ? &intake->items[i] : NULL;
+	if (poison && !intake->is_bus_refusing)
+		log_line(LOG_WARN, "intake",
+			"%s: message at %.*s can neither be used (%s) nor put aside yet; it is "
+			"tried again, and what comes after it may have to wait",
+			intake->config.name, (int)poison->delivery->position.len,
+			poison->delivery->position.data, poison->poison);
+	intake->is_bus_refusing = true;
 }
 
 /* Applies and acknowledges the first `count` messages of intake->deliveries. Returns false if the
  * bus has to deliver these messages again. */
 static bool take(struct intake *intake, size_t count)
 {
+	bool is_taken;
+
 	for (size_t i = 0; i < count; i++) {
 		bool exhausted = intake->deliveries[i].is_exhausted;
 
 		intake->items[i].delivery = &intake->deliveries[i];
 		intake->items[i].poison = exhausted ? "delivery failed too many times" : NULL;
 	}
-	if (apply(intake, intake->items, count) != STATUS_OK)
-		return false;
-	if (intake->config.put_aside &&
-		!intake->config.put_aside(intake->config.context, intake->items, count))
-		return false;
-	report_poison(intake, count);
-	return intake->consumer->ops->ack(intake->consumer, count) == STATUS_OK;
+	is_taken = apply_all(intake, count) && acknowledge(intake, count);
+	if (is_taken) {
+		report_poison(intake, count);
+		intake->is_bus_refusing = false;
+		intake->pause_ns = 0;
+	} else if (!bell_is_stopping(&intake->bell)) {
+		report_refusal(intake, count);
+	}
+	return is_taken;
 }
 
-/* Waits until the store completes an empty transaction, or until the intake is stopped. */
+/* Waits until the store is up, or until the intake is stopped. */
 static void wait_for_store(struct intake *intake)
 {
-	struct session *session = intake->session;
+	struct store *store = intake->config.store;
 
-	while (!bell_is_stopping(&intake->bell)) {
-		enum status status = session->ops->begin(session, TRANSACTION_WAIT);
-
-		if (status == STATUS_OK)
-			status = session->ops->commit(session);
-		if (status == STATUS_OK && intake->config.store->ops->is_up(intake->config.store))
-			return;
+	while (!bell_is_stopping(&intake->bell) && !store->ops->is_up(store))
 		bell_wait(&intake->bell, RETRY_NS);
-	}
 }
 
 static void *intake_main(void *argument)
@@ -184,11 +243,12 @@ static void *intake_main(void *argument)
 	struct intake *intake = argument;
 
 	pthread_setname_np(pthread_self(), "intake");
-	wait_for_store(intake);
 	while (!bell_is_stopping(&intake->bell)) {
-		int64_t until_ns = clock_steady_ns(&clock_system) + FETCH_NS;
+		int64_t until_ns;
 		size_t count = 0;
 
+		wait_for_store(intake);
+		until_ns = clock_steady_ns(&clock_system) + FETCH_NS;
 		if (IS_SWITCHED_OFF("intake.fetch")) {
 			bell_wait(&intake->bell, FETCH_NS);
 			continue;
@@ -200,7 +260,7 @@ static void *intake_main(void *argument)
 		}
 		if (count > 0 && !take(intake, count)) {
 			intake->consumer->ops->again(intake->consumer);
-			wait_for_store(intake);
+			pause_intake(intake);
 		}
 	}
 	return NULL;
@@ -322,4 +382,14 @@ enum status inbox_keep_new(const struct inbox_repository *inbox, struct session 
 	for (size_t i = 0; i < unique && status == STATUS_OK; i++)
 		is_new[places[i]] = events[i].is_new;
 	return status;
+}
+
+struct slice intake_trace(const struct bus_delivery *delivery)
+{
+	for (size_t i = 0; i < delivery->header_count; i++) {
+		if (slice_is_nocase(delivery->headers[i].name, "traceparent") &&
+			trace_is_valid(delivery->headers[i].value))
+			return delivery->headers[i].value;
+	}
+	return (struct slice){0};
 }

@@ -7,12 +7,12 @@
  * What the store may return for a transaction, and what the intake does:
  *
  *   OK                          acknowledges the messages
- *   RERUN, LOCK_BUSY            runs the transaction again, a bounded number of times
+ *   RERUN, LOCK_BUSY            runs the transaction again at once, a bounded number of times
  *   POISON                      halves the batch until it has found the message that the store
  *                               refuses, and treats that message as poison
- *   STORE_UNAVAILABLE,          returns the messages to the bus and fetches nothing until the store
- *   OUTCOME_UNKNOWN             answers again, because a bus may limit how often it delivers a
- *                               message
+ *   STORE_UNAVAILABLE,          keeps the messages and tries again until the store applies them;
+ *   OUTCOME_UNKNOWN, and        fetches nothing meanwhile, because a bus may limit how often it
+ *   RERUN, LOCK_BUSY too often  delivers a message
  *
  * Poison is a message that can never be used. apply() or put_aside() may keep it as a dead letter.
  * Whether they keep it or not, the intake logs it and acknowledges it like any other message.
@@ -89,5 +89,8 @@ void intakes_collect(struct intake *const *intakes, size_t count, struct buffer 
 QP_MUST_CHECK enum status inbox_keep_new(const struct inbox_repository *inbox,
 	struct session *session, struct arena *arena, const struct slice *ids, bool *is_new,
 	size_t count);
+
+/* Returns the traceparent of a message, or an empty slice if it has no valid one. */
+struct slice intake_trace(const struct bus_delivery *delivery);
 
 #endif

@@ -2,7 +2,6 @@
  * Turns entitlement events into notifications. The transaction that stores a notification also adds
  * its event's id to the inbox, which recognises repeated events.
  */
-#include "base/trace.h"
 #include "base/uuid.h"
 #include "events/entitlement_event.h"
 #include "services/entitlements/notifications.h"
@@ -13,17 +12,6 @@ static struct slice new_id(struct arena *arena)
 
 	uuid_random(id);
 	return slice_of(id);
-}
-
-/* Returns the traceparent of a message, or an empty slice if it has no valid one. */
-static struct slice trace_of(const struct bus_delivery *delivery)
-{
-	for (size_t i = 0; i < delivery->header_count; i++) {
-		if (slice_is_nocase(delivery->headers[i].name, "traceparent") &&
-			trace_is_valid(delivery->headers[i].value))
-			return delivery->headers[i].value;
-	}
-	return (struct slice){0};
 }
 
 static struct notification make_notification(struct arena *arena,
@@ -90,7 +78,7 @@ static enum status put_new(const struct notifications *notifications, struct ses
 
 		if (is_new[i])
 			fresh[count++] = make_notification(
-				batch->arena, &events[i], delivery->value, trace_of(delivery));
+				batch->arena, &events[i], delivery->value, intake_trace(delivery));
 		else if (!batch->items[i].poison)
 			(*repeated)++;
 	}

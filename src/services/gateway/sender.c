@@ -12,7 +12,6 @@
 #include "base/json.h"
 #include "base/metrics.h"
 #include "base/text.h"
-#include "base/trace.h"
 #include "base/uuid.h"
 #include "services/gateway/gateway.h"
 
@@ -46,17 +45,6 @@ static json_t *user_of(const json_t *event)
 	json_t *user = json_object_get(event, "userId");
 
 	return user ? user : json_object_get(event, "user_id");
-}
-
-/* Returns the traceparent of a message, or an empty slice if it has no valid one. */
-static struct slice trace_of(const struct bus_delivery *delivery)
-{
-	for (size_t i = 0; i < delivery->header_count; i++) {
-		if (slice_is_nocase(delivery->headers[i].name, "traceparent") &&
-			trace_is_valid(delivery->headers[i].value))
-			return delivery->headers[i].value;
-	}
-	return (struct slice){0};
 }
 
 /* Returns a UUID for a message. The gateway's ids already are UUIDs; other programs may use any
@@ -108,7 +96,7 @@ static const char *read_event(struct arena *arena, const struct bus_delivery *de
 		message->position = arena_copy(arena, delivery->position);
 	}
 	message->id = row_id(arena, message->message_id);
-	message->trace = trace_of(delivery);
+	message->trace = intake_trace(delivery);
 	if (!json_is_string(created) ||
 		!text_to_time_us(slice_of(json_string_value(created)), &message->created_us))
 		message->created_us = clock_wall_us(&clock_system);

@@ -1,0 +1,275 @@
+/*
+ * What an intake does with messages that cannot be taken at once. The store and the bus are
+ * scripted by the test and note what the intake asked of them.
+ */
+#include "check.h"
+
+#include <stdatomic.h>
+
+#include "captured_log.h"
+#include "flow/intake.h"
+#include "waiting.h"
+
+#define MORE_THAN_ONE_ROUND 25 /* an intake repeats a lost race 20 times before it pauses */
+
+/* A store whose transactions fail as often as the test wants. It is up all the while. */
+struct scripted_store {
+	struct store base;
+	struct session session;
+	atomic_int refusals; /* how many more COMMITs fail; below 0: all of them */
+	enum status refusal;
+	atomic_int begins;
+};
+
+/* A bus with one message, which it delivers until it is acknowledged. */
+struct scripted_bus {
+	struct bus base;
+	struct consumer consumer;
+	atomic_int fetches;
+	atomic_int returns;        /* calls of again() */
+	atomic_int poisons;        /* calls of poison() */
+	atomic_int refused_acks;   /* how many more calls of ack() fail */
+	atomic_int fetches_at_ack; /* how many fetches there had been; 0 before the ack */
+};
+
+static struct scripted_store scripted_store;
+static struct scripted_bus scripted_bus;
+static atomic_int applied;
+
+/* ---- the store --------------------------------------------------------------------------- */
+
+static enum status begin(struct session *session, enum transaction_mode mode)
+{
+	(void)session;
+	(void)mode;
+	atomic_fetch_add(&scripted_store.begins, 1);
+	return STATUS_OK;
+}
+
+static enum status commit(struct session *session)
+{
+	(void)session;
+	if (atomic_load(&scripted_store.refusals) == 0)
+		return STATUS_OK;
+	atomic_fetch_sub(&scripted_store.refusals, 1);
+	return scripted_store.refusal;
+}
+
+static void close_session(struct session *session)
+{
+	(void)session;
+}
+
+static const struct session_ops session_ops = {
+	.begin = begin, .commit = commit, .close = close_session};
+
+static struct session *open_session(struct store *store, enum session_kind kind)
+{
+	(void)store;
+	(void)kind;
+	return &scripted_store.session;
+}
+
+static bool store_is_up(struct store *store)
+{
+	(void)store;
+	return true;
+}
+
+static const struct store_ops store_ops = {.open_session = open_session, .is_up = store_is_up};
+
+/* ---- the bus ----------------------------------------------------------------------------- */
+
+static enum status fetch(struct consumer *consumer, struct bus_delivery *deliveries, size_t max,
+	size_t *count, int64_t until_ns)
+{
+	(void)consumer;
+	(void)max;
+	(void)until_ns;
+	atomic_fetch_add(&scripted_bus.fetches, 1);
+	*count = 0;
+	if (atomic_load(&scripted_bus.fetches_at_ack) > 0) {
+		wait_a_moment();
+		return STATUS_OK;
+	}
+	deliveries[0] = (struct bus_delivery){
+		.position = slice_of("events/1"), .value = slice_of("the message")};
+	*count = 1;
+	return STATUS_OK;
+}
+
+static enum status ack(struct consumer *consumer, size_t count)
+{
+	(void)consumer;
+	assert_int_equal(count, 1);
+	if (atomic_load(&scripted_bus.refused_acks) > 0) {
+		atomic_fetch_sub(&scripted_bus.refused_acks, 1);
+		return STATUS_BUS_UNAVAILABLE;
+	}
+	atomic_store(&scripted_bus.fetches_at_ack, atomic_load(&scripted_bus.fetches));
+	return STATUS_OK;
+}
+
+static void again(struct consumer *consumer)
+{
+	(void)consumer;
+	atomic_fetch_add(&scripted_bus.returns, 1);
+}
+
+static void poison(struct consumer *consumer, size_t index, const char *why)
+{
+	(void)consumer;
+	(void)index;
+	(void)why;
+	atomic_fetch_add(&scripted_bus.poisons, 1);
+}
+
+static void ignore(struct consumer *consumer)
+{
+	(void)consumer;
+}
+
+static const struct consumer_ops consumer_ops = {.fetch = fetch,
+	.ack = ack,
+	.again = again,
+	.poison = poison,
+	.wake = ignore,
+	.close = ignore};
+
+static struct consumer *open_consumer(struct bus *bus, const char *channel, const char *group)
+{
+	(void)bus;
+	(void)channel;
+	(void)group;
+	return &scripted_bus.consumer;
+}
+
+static const struct bus_ops bus_ops = {.open_consumer = open_consumer};
+
+/* ---- the service ------------------------------------------------------------------------- */
+
+static enum status apply_all(
+	void *context, struct session *session, const struct intake_batch *batch, size_t *repeated)
+{
+	(void)context;
+	(void)session;
+	(void)batch;
+	(void)repeated;
+	atomic_fetch_add(&applied, 1);
+	return STATUS_OK;
+}
+
+static void committed(void *context)
+{
+	(void)context;
+}
+
+static struct intake *start(int refusals, enum status refusal, int refused_acks)
+{
+	const struct intake_config config = {
+		.name = "test",
+		.bus = &scripted_bus.base,
+		.channel = "events",
+		.group = "group",
+		.store = &scripted_store.base,
+		.apply = apply_all,
+		.committed = committed,
+	};
+
+	scripted_store = (struct scripted_store){.base.ops = &store_ops,
+		.session = {.ops = &session_ops, .store = &scripted_store.base},
+		.refusals = refusals,
+		.refusal = refusal};
+	scripted_bus = (struct scripted_bus){
+		.base.ops = &bus_ops, .consumer.ops = &consumer_ops, .refused_acks = refused_acks};
+	atomic_store(&applied, 0);
+	return intake_start(&config);
+}
+
+static void wait_acknowledged(void)
+{
+	WAIT_UNTIL(atomic_load(&scripted_bus.fetches_at_ack) > 0);
+}
+
+/* ---- tests ------------------------------------------------------------------------------- */
+
+/* A delivery in vain would bring the message closer to the bus's limit on deliveries. */
+static void check_kept(int refusals, enum status refusal)
+{
+	struct intake *intake = start(refusals, refusal, 0);
+
+	wait_acknowledged();
+	intake_stop(intake);
+	assert_int_equal(atomic_load(&scripted_bus.fetches_at_ack), 1);
+	assert_int_equal(atomic_load(&scripted_bus.returns), 0);
+	assert_int_equal(atomic_load(&scripted_bus.poisons), 0);
+	assert_int_equal(atomic_load(&applied), refusals + 1);
+}
+
+static void messages_are_kept_until_the_store_applies_them(void **state)
+{
+	(void)state;
+	check_kept(3, STATUS_STORE_UNAVAILABLE);
+	check_kept(1, STATUS_OUTCOME_UNKNOWN);
+}
+
+static void messages_are_kept_while_others_hold_what_they_need(void **state)
+{
+	(void)state;
+	check_kept(MORE_THAN_ONE_ROUND, STATUS_LOCK_BUSY);
+}
+
+static void an_intake_that_is_stopped_returns_what_the_store_has_not_applied(void **state)
+{
+	struct intake *intake = start(-1, STATUS_STORE_UNAVAILABLE, 0);
+
+	(void)state;
+	WAIT_UNTIL(atomic_load(&scripted_store.begins) >= 2);
+	intake_stop(intake);
+	assert_int_equal(atomic_load(&scripted_bus.fetches), 1);
+	assert_int_equal(atomic_load(&scripted_bus.returns), 1);
+	assert_int_equal(atomic_load(&scripted_bus.fetches_at_ack), 0);
+}
+
+static void what_cannot_be_acknowledged_is_fetched_and_applied_again(void **state)
+{
+	struct intake *intake = start(0, STATUS_OK, 2);
+
+	(void)state;
+	wait_acknowledged();
+	intake_stop(intake);
+	assert_int_equal(atomic_load(&scripted_bus.fetches_at_ack), 3);
+	assert_int_equal(atomic_load(&scripted_bus.returns), 2);
+	assert_int_equal(atomic_load(&applied), 3);
+}
+
+/* The store refuses the message as it is and as poison, twice, and then takes it as poison. */
+static void a_message_that_is_refused_even_as_poison_is_returned_and_reported_once(void **state)
+{
+	struct intake *intake;
+
+	(void)state;
+	captured_log_begin();
+	intake = start(2 + 2 + 1, STATUS_POISON, 0);
+	wait_acknowledged();
+	intake_stop(intake);
+	captured_log_assert("nor put aside yet", 1);
+	captured_log_assert("is put aside", 1);
+	captured_log_end();
+	assert_int_equal(atomic_load(&scripted_bus.returns), 2);
+	assert_int_equal(atomic_load(&scripted_bus.poisons), 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(messages_are_kept_until_the_store_applies_them),
+		cmocka_unit_test(messages_are_kept_while_others_hold_what_they_need),
+		cmocka_unit_test(an_intake_that_is_stopped_returns_what_the_store_has_not_applied),
+		cmocka_unit_test(what_cannot_be_acknowledged_is_fetched_and_applied_again),
+		cmocka_unit_test(
+			a_message_that_is_refused_even_as_poison_is_returned_and_reported_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
