@@ -394,8 +394,14 @@ static size_t wanted_rows(const struct delivery *delivery)
 	return is_due || atomic_load(&delivery->woken) ? slots_of(delivery) - busy : 0;
 }
 
+/* Returns whether no row can be claimed until a result arrives. */
+static bool is_full(const struct delivery *delivery)
+{
+	return busy_slots(delivery) >= (delivery->is_open ? 1 : slots_of(delivery));
+}
+
 /* Records results and claims rows, then waits for new results. Pauses if the store does not
- * answer. */
+ * answer. If no row can be claimed, does not wake up to claim rows: a result ends the wait. */
 static void step(struct delivery *delivery)
 {
 	bool answers = exchange(delivery, wanted_rows(delivery));
@@ -406,6 +412,8 @@ static void step(struct delivery *delivery)
 		delivery->look_again_ns = now_ns() + RETRY_NS;
 	if (answers && wanted_rows(delivery) > 0)
 		take_results(delivery, 0);
+	else if (answers && is_full(delivery))
+		take_results(delivery, now_ns() + LOOK_NS);
 	else
 		take_results(delivery, delivery->look_again_ns);
 }
