@@ -368,6 +368,11 @@ struct slice client_text(const json_t *object, const char *name)
 	return slice_make(json_string_value(value), json_string_length(value));
 }
 
+bool client_is_name(const char *name)
+{
+	return *name && name[strspn(name, "abcdefghijklmnopqrstuvwxyz-")] == '\0';
+}
+
 /* If the server refused the caller, writes the reason and a remedy to `why` and returns true. */
 static bool read_refusal(const struct client *client, const struct client_answer *answer, char *why)
 {

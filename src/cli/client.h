@@ -93,6 +93,10 @@ void client_read_problem(
 /* Returns the string in the member `name`, or {NULL, 0} if it is absent or not a string. */
 struct slice client_text(const json_t *object, const char *name);
 
+/* Returns whether `name`, which the server sent, can be the name of a service. Only then may it be
+ * printed or become part of a target. */
+bool client_is_name(const char *name);
+
 void client_answer_release(struct client_answer *answer);
 
 #endif

@@ -145,7 +145,7 @@ static bool erase_all(struct erase_call *call, const json_t *served, char *why)
 	for (size_t i = 0; i < json_array_size(served); i++) {
 		const char *service = json_string_value(json_array_get(served, i));
 
-		if (!service || text_has_control(slice_of(service))) {
+		if (!service || !client_is_name(service)) {
 			snprintf(
 				why, CLIENT_WHY_SIZE, "the server's list of services is not valid");
 			return false;

@@ -217,7 +217,8 @@ static void conclude_unread(const struct verify *verify)
 		printf("%s%lld user%s, %lld counter%s%s\n", prefix, verify->checked,
 			verify->checked == 1 ? "" : "s", verify->differences,
 			verify->differences == 1 ? " differs" : "s differ",
-			verify->is_silent ? ", and cannot be repaired"
+			verify->is_silent ? " after the repair; verify again, because events may "
+					    "be in transit"
 					  : "; some may differ only because events are in transit");
 }
 
@@ -298,7 +299,10 @@ static int run_all(struct verify *verify)
 	for (size_t i = 0; i < json_array_size(services); i++) {
 		const char *service = json_string_value(json_array_get(services, i));
 
-		if (service && run_service(verify, service) != EXIT_SUCCESS)
+		if (!service || !client_is_name(service))
+			code = report_failure(
+				EXIT_FAILURE, "the server's list of services is not valid");
+		else if (run_service(verify, service) != EXIT_SUCCESS)
 			code = EXIT_FAILURE;
 	}
 	client_answer_release(&answer);

@@ -1,7 +1,9 @@
 """quipu verify unread: names every user whose counter differs, and repairs by telling of messages, never of numbers."""
 
+import concurrent.futures
 import contextlib
 import json
+import os
 import sqlite3
 
 import pytest
@@ -92,7 +94,34 @@ def test_what_cannot_be_repaired_is_told(binary, serve, sqlite_store):
     damage(sqlite_store, ["UPDATE counters SET count = 7 WHERE user_id = 'bob'"])
     told = verify(binary, serve(sqlite_store, *ROLES), "--repair")
     assert told.returncode == 1
-    assert told.stdout.splitlines()[-1] == "1 user, 1 counter differs, and cannot be repaired"
+    assert told.stdout.splitlines()[-1] == (
+        "1 user, 1 counter differs after the repair; verify again, because events may be in transit")
+
+
+def test_a_message_that_arrives_during_a_repair_stays_counted(binary, serve, postgres_store, tmp_path):
+    """Between the two reads of a repair, a message is sent and counted. On SQLite nothing is counted meanwhile."""
+    server = serve(postgres_store, *ROLES)
+    send(server, "bob", 3)
+    wait_until(lambda: counted(server, "bob") == 3, "the messages are counted")
+    server.stop()
+    damage(postgres_store, [
+        "DELETE FROM counter_messages WHERE user_id = 'bob' AND message_id = "
+        "(SELECT min(message_id) FROM counter_messages WHERE user_id = 'bob')",
+        "UPDATE counters SET count = 2 WHERE user_id = 'bob'",
+    ])
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    server = serve(postgres_store, *ROLES,
+                   env={"QUIPU_FAILPOINTS": "counters.repair=hold", "QUIPU_FAILPOINT_GATE": str(gate)})
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        told = pool.submit(verify, binary, server, "--repair")
+        with open(gate, "wb"):  # as soon as the repair has read once; closing it lets it read again
+            send(server, "bob")
+            wait_until(lambda: counted(server, "bob") == 3, "the new message is counted")
+        assert told.result().returncode == 0
+    assert counted(server, "bob") == 4
+    again = verify(binary, server)
+    assert (again.returncode, again.stdout) == (0, "1 user, all counters are right\n")
 
 
 def test_it_pages_through_any_number_of_users(binary, serve, sqlite_store):

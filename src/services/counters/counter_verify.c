@@ -11,6 +11,7 @@
 #include <assert.h>
 
 #include "base/clock.h"
+#include "base/failpoint.h"
 #include "inbound/input.h"
 #include "inbound/submit.h"
 #include "services/counters/counter_feed.h"
@@ -214,8 +215,11 @@ static void find_gap(struct slice user_id, const struct message *unread, size_t 
 	}
 }
 
-/* Reads a page of the user's unread messages and a page of the counted messages, and compares them.
- * Uses its own sessions, because it reads outside the transaction. */
+/* Reads a page of the counted messages and a page of the user's unread messages, and compares them.
+ * The counted messages must be read first: a message that was counted by then and is not unread
+ * later has really been read, because no message becomes unread again. In the other order, a
+ * message sent between the two reads would look counted but not unread, and the repair would mark
+ * it as read for ever. Uses its own sessions, because it reads outside the transaction. */
 static enum status read_gap(const struct repair *repair, struct arena *arena, struct gap *gap)
 {
 	const struct counters *counters = repair->verifier->counters;
@@ -226,12 +230,13 @@ static enum status read_gap(const struct repair *repair, struct arena *arena, st
 	struct counter_message *counted = arena_array(arena, struct counter_message, MESSAGES_MAX);
 	struct session *there = open_messages(repair->verifier);
 	struct session *here = counters->store->ops->open_session(counters->store, SESSION_READ);
-	enum status status = repair->verifier->messages->ops->list_unread(
-		repair->verifier->messages, there, arena, &unread_page, unread);
+	enum status status = counters->repository->ops->list_unread(
+		counters->repository, here, arena, &counted_page, counted);
 
+	FAILPOINT("counters.repair");
 	if (status == STATUS_OK)
-		status = counters->repository->ops->list_unread(
-			counters->repository, here, arena, &counted_page, counted);
+		status = repair->verifier->messages->ops->list_unread(
+			repair->verifier->messages, there, arena, &unread_page, unread);
 	if (status == STATUS_OK)
 		find_gap(repair->user_id, unread, unread_page.count, counted, counted_page.count,
 			gap);
