@@ -1,6 +1,7 @@
 /*
  * How long a send may take from the COMMIT that reserved its slot. The times are those of the
- * commands, so nothing here waits.
+ * commands, so nothing here waits. Slots that are still good are reserved in the future: the
+ * publisher reads the clock of the machine, and a test that was stopped must not make them late.
  */
 #include "base/clock.h"
 #include "check.h"
@@ -9,6 +10,7 @@
 #include "services/gateway/gateway_batch.h"
 
 #define SENDS 3
+#define FAR_NS (3600 * NS_PER_S) /* longer than any test is stopped */
 
 struct fixture {
 	struct producer producer; /* first */
@@ -34,8 +36,8 @@ static enum status publish(
 
 static const struct producer_ops recording_ops = {.publish = publish};
 
-/* Publishes sends whose slots were reserved that long ago, and takes their fates. */
-static void publish_sends(struct fixture *fixture, int64_t now_ns, const int64_t ago_ns[SENDS])
+/* Publishes sends whose slots were reserved at these times, and takes their fates. */
+static void publish_sends(struct fixture *fixture, const int64_t reserved_ns[SENDS])
 {
 	*fixture = (struct fixture){.producer.ops = &recording_ops};
 	arena_init(&fixture->arena, 4096);
@@ -48,7 +50,7 @@ static void publish_sends(struct fixture *fixture, int64_t now_ns, const int64_t
 		command->message = slice_of("Hello!");
 		command->write.command.arena = &fixture->arena;
 		command->write.effect = EFFECT_BEGUN;
-		command->write.reserved_ns = now_ns - ago_ns[i];
+		command->write.reserved_ns = reserved_ns[i];
 		fixture->writes[i] = &command->write;
 	}
 	fixture->round = (struct write_batch){
@@ -59,14 +61,15 @@ static void publish_sends(struct fixture *fixture, int64_t now_ns, const int64_t
 
 static void the_time_to_publish_runs_from_the_oldest_reservation(void **state)
 {
-	int64_t now_ns = clock_steady_ns(&clock_system);
-	const int64_t ago_ns[SENDS] = {0, NS_PER_S, NS_PER_S / 2};
+	int64_t oldest_ns = clock_steady_ns(&clock_system) + FAR_NS;
+	const int64_t reserved_ns[SENDS] = {
+		oldest_ns + NS_PER_S, oldest_ns, oldest_ns + NS_PER_S / 2};
 	struct fixture fixture;
 
 	(void)state;
-	publish_sends(&fixture, now_ns, ago_ns);
+	publish_sends(&fixture, reserved_ns);
 	assert_int_equal(fixture.published, SENDS);
-	assert_int_equal(fixture.until_ns, now_ns - NS_PER_S + 3 * NS_PER_S);
+	assert_int_equal(fixture.until_ns, oldest_ns + 3 * NS_PER_S);
 	for (size_t i = 0; i < SENDS; i++)
 		assert_int_equal(fixture.writes[i]->effect, EFFECT_DONE);
 	arena_release(&fixture.arena);
@@ -74,26 +77,27 @@ static void the_time_to_publish_runs_from_the_oldest_reservation(void **state)
 
 static void the_fate_is_known_before_the_lease_of_the_key_ends(void **state)
 {
-	int64_t now_ns = clock_steady_ns(&clock_system);
-	const int64_t ago_ns[SENDS] = {0, 0, 0};
+	int64_t far_ns = clock_steady_ns(&clock_system) + FAR_NS;
+	const int64_t reserved_ns[SENDS] = {far_ns, far_ns, far_ns};
 	struct fixture fixture;
 
 	(void)state;
-	publish_sends(&fixture, now_ns, ago_ns);
-	assert_true(fixture.until_ns < now_ns + IDEMPOTENCY_LEASE_US * 1000);
+	publish_sends(&fixture, reserved_ns);
+	assert_true(fixture.until_ns < far_ns + IDEMPOTENCY_LEASE_US * 1000);
 	arena_release(&fixture.arena);
 }
 
 static void what_has_waited_too_long_is_refused_and_not_published(void **state)
 {
 	int64_t now_ns = clock_steady_ns(&clock_system);
-	const int64_t ago_ns[SENDS] = {0, 2 * NS_PER_S, 3600 * NS_PER_S};
+	const int64_t reserved_ns[SENDS] = {
+		now_ns + FAR_NS, now_ns - 2 * NS_PER_S, now_ns - 3600 * NS_PER_S};
 	struct fixture fixture;
 
 	(void)state;
-	publish_sends(&fixture, now_ns, ago_ns);
+	publish_sends(&fixture, reserved_ns);
 	assert_int_equal(fixture.published, 1);
-	assert_int_equal(fixture.until_ns, now_ns + 3 * NS_PER_S);
+	assert_int_equal(fixture.until_ns, now_ns + FAR_NS + 3 * NS_PER_S);
 	assert_int_equal(fixture.writes[0]->effect, EFFECT_DONE);
 	for (size_t i = 1; i < SENDS; i++) {
 		assert_int_equal(fixture.writes[i]->effect, EFFECT_FAILED);
