@@ -588,6 +588,7 @@ static void *close_client(void *context)
 	struct kafka_consumer *consumer = context;
 	struct kafka_bus *bus = consumer->client.bus;
 
+	pthread_setname_np(pthread_self(), "kafka-closer");
 	rd_kafka_consumer_close(consumer->client.rk);
 	rd_kafka_destroy(consumer->client.rk);
 	pthread_mutex_lock(&bus->lock);

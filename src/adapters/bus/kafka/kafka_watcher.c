@@ -312,6 +312,7 @@ static void *watch(void *context)
 {
 	struct kafka_bus *bus = context;
 
+	pthread_setname_np(pthread_self(), "kafka-watcher");
 	while (!atomic_load(&bus->stopping)) {
 		rd_kafka_resp_err_t err = probe(bus);
 

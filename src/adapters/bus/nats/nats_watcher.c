@@ -151,6 +151,7 @@ static void *run(void *context)
 {
 	struct nats_bus *bus = context;
 
+	pthread_setname_np(pthread_self(), "nats-watcher");
 	while (!atomic_load(&bus->stopping)) {
 		struct watch watch = {.bus = bus};
 		enum nats_trouble trouble;
