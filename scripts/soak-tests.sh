@@ -62,9 +62,11 @@ while [ "$(find "$folder" -name "$kind-*.log" | wc -l)" -lt "$runs" ]; do
 	log="$folder/$kind-$(date +%Y%m%d-%H%M%S)-$(git describe --always --dirty --exclude '*').log"
 	echo "$(date +%H:%M:%S) $log"
 	[ "$kind" = idle ] || start_load
-	tests/run.py quick >"$log.part" 2>&1 || true
+	status=0
+	tests/run.py quick >"$log.part" 2>&1 || status=$?
 	stop_load
-	if ! grep -qE '^[0-9]+ passed, ' "$log.part"; then
+	# 0: green, 1: failures, otherwise interrupted
+	if [ "$status" -gt 1 ] || ! grep -qE '^[0-9]+ passed, ' "$log.part"; then
 		tail -20 "$log.part" >&2
 		echo "The tests did not run to their end; what they printed is above and in $log.part." >&2
 		exit 1
