@@ -20,7 +20,7 @@ extern const char embedded_repair[];
 struct unread_module {
 	struct dialogs dialogs;
 	struct counters counters;
-	struct unread_verifier unread;
+	struct counter_verifier unread;
 	struct verifier dialogs_verifier;
 	struct verifier verifier;
 	struct bus *bus;
@@ -46,9 +46,9 @@ static void add_routes(struct app *app)
 	if (app_plays(app, ROLE_DIALOGS) && app_plays(app, ROLE_COUNTERS)) {
 		module->unread.counters = &module->counters;
 		module->counters.verifier = &module->unread;
-		module->verifier = unread_verifier(&module->unread);
+		module->verifier = counter_verifier(&module->unread);
 		verify_add(&app->verifiers, &module->verifier);
-		unread_verify_add_routes(&module->unread, app->router);
+		counter_verify_add_routes(&module->unread, app->router);
 		app->documents[app->document_count++] = embedded_repair;
 	}
 }
@@ -210,7 +210,7 @@ static void free_streams(void *context)
 	if (service->reader_cache)
 		service->reader_cache->ops->close(service->reader_cache);
 	if (service->verifier)
-		unread_verify_close(service->verifier);
+		counter_verify_close(service->verifier);
 	hub_free(service->hub);
 }
 
@@ -229,7 +229,7 @@ static void start_counters(struct app *app)
 	if (service->cache)
 		service->reader_cache = service->cache->ops->open_session(service->cache);
 	if (service->verifier)
-		unread_verify_open(service->verifier);
+		counter_verify_open(service->verifier);
 	service->lanes = app_start_lanes(app, &lanes, service->store);
 	erase_add(&app->erasers, service->repository->eraser, service->lanes);
 	start_intake(app, false);

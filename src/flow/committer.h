@@ -110,8 +110,9 @@ struct committer_config {
 	 * Must not block. */
 	void (*committed)(void *service);
 
-	/* First argument of the callbacks, which run on the committer's thread. flow/publisher.h
-	 * says on which thread each callback of `publishing` runs. */
+	/* First argument of the callbacks that take a `service`. All callbacks run on the
+	 * committer's thread, except those of `publishing`: flow/publisher.h says on which thread
+	 * each of them runs. */
 	void *service;
 };
 

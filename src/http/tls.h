@@ -81,7 +81,8 @@ size_t tls_session_read(struct tls_session *session, struct slice bytes, char *p
 /* Encrypts `plain` into the output. Returns false if the session is broken. */
 QP_MUST_CHECK bool tls_session_write(struct tls_session *session, struct slice plain);
 
-/* Adds close_notify to the output if the session is open or ended. Later calls have no effect. */
+/* Adds the server's close_notify to the output, unless an earlier call has. Does nothing if the
+ * state is neither TLS_OPEN nor TLS_ENDED (the client has sent its own close_notify). */
 void tls_session_end(struct tls_session *session);
 
 /* Gives up a handshake that took too long: the session becomes broken. */

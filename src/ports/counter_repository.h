@@ -20,7 +20,7 @@ struct counter_message {
 	int64_t event_us; /* when the event that set the state happened */
 };
 
-/* A row of counters: one for each user and type. The only type is UnreadMessages. */
+/* A row of the table counters, keyed by user and type. The only type is UnreadMessages. */
 struct counter_row {
 	struct slice user_id;
 	bool exists;

@@ -8,7 +8,7 @@ static void committed(void *context)
 	struct counters *counters = context;
 
 	if (counters->verifier)
-		unread_verify_committed(counters->verifier);
+		counter_verify_committed(counters->verifier);
 }
 
 static enum status look_up(void *context, struct session *session, const struct read_batch *batch)

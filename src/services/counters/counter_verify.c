@@ -30,13 +30,13 @@ struct sides {
 	struct slice horizon;
 };
 
-static struct session *open_messages(const struct unread_verifier *verifier)
+static struct session *open_messages(const struct counter_verifier *verifier)
 {
 	return verifier->messages_store->ops->open_session(verifier->messages_store, SESSION_READ);
 }
 
-static enum status read_messages(
-	const struct unread_verifier *verifier, const struct verify_page *page, struct sides *sides)
+static enum status read_messages(const struct counter_verifier *verifier,
+	const struct verify_page *page, struct sides *sides)
 {
 	struct session *session = open_messages(verifier);
 	struct row_page users = {.after = {page->rows.after[0]}, .limit = page->rows.limit};
@@ -56,7 +56,7 @@ static struct slice lower(struct slice a, struct slice b)
 	return slice_compare(a, b) < 0 ? a : b;
 }
 
-static enum status read_sides(const struct unread_verifier *verifier, struct session *session,
+static enum status read_sides(const struct counter_verifier *verifier, struct session *session,
 	const struct verify_page *page, struct sides *sides)
 {
 	size_t limit = page->rows.limit;
@@ -134,7 +134,7 @@ static enum status look(const void *context, struct session *session, struct ver
 	return STATUS_OK;
 }
 
-struct verifier unread_verifier(const struct unread_verifier *verifier)
+struct verifier counter_verifier(const struct counter_verifier *verifier)
 {
 	static const struct verify_part part = {"users", look};
 
@@ -152,7 +152,7 @@ struct verifier unread_verifier(const struct unread_verifier *verifier)
 
 struct repair {
 	struct write write; /* all repairs have the same key, so that one committer runs them all */
-	struct unread_verifier *verifier;
+	struct counter_verifier *verifier;
 	struct slice user_id;
 };
 
@@ -276,15 +276,15 @@ static enum status repair_page(const struct repair *repair, struct session *sess
 	return status;
 }
 
-static bool is_owner(const struct unread_verifier *verifier)
+static bool is_owner(const struct counter_verifier *verifier)
 {
 	return atomic_load(&verifier->has_owner) && pthread_equal(verifier->owner, pthread_self());
 }
 
-/* Notes only the user's id; after the commit, unread_verify_committed() reads the counter. */
+/* Notes only the user's id; after the commit, counter_verify_committed() reads the counter. */
 static void note_repaired(const struct repair *repair)
 {
-	struct unread_verifier *verifier = repair->verifier;
+	struct counter_verifier *verifier = repair->verifier;
 	struct repaired_user *user;
 
 	if (!atomic_load(&verifier->has_owner)) {
@@ -298,7 +298,7 @@ static void note_repaired(const struct repair *repair)
 	verifier->repaired = user;
 }
 
-void unread_verify_committed(struct unread_verifier *verifier)
+void counter_verify_committed(struct counter_verifier *verifier)
 {
 	struct counters *counters = verifier->counters;
 
@@ -316,7 +316,7 @@ void unread_verify_committed(struct unread_verifier *verifier)
 	arena_reset(&verifier->arena);
 }
 
-void unread_verify_open(struct unread_verifier *verifier)
+void counter_verify_open(struct counter_verifier *verifier)
 {
 	struct store *store = verifier->counters->store;
 	struct cache *cache = verifier->counters->cache;
@@ -327,7 +327,7 @@ void unread_verify_open(struct unread_verifier *verifier)
 		verifier->cache = cache->ops->open_session(cache);
 }
 
-void unread_verify_close(struct unread_verifier *verifier)
+void counter_verify_close(struct counter_verifier *verifier)
 {
 	session_close(verifier->session);
 	if (verifier->cache)
@@ -358,7 +358,7 @@ static enum status decide(struct write *write, struct session *session, struct a
 
 static void post_repair(void *context, struct request *request)
 {
-	struct unread_verifier *verifier = context;
+	struct counter_verifier *verifier = context;
 	struct repair *repair = arena_new(&request->arena, struct repair);
 	struct input input;
 
@@ -373,7 +373,7 @@ static void post_repair(void *context, struct request *request)
 	submit_write(&input, verifier->counters->lanes, &repair->write);
 }
 
-void unread_verify_add_routes(struct unread_verifier *verifier, struct router *router)
+void counter_verify_add_routes(struct counter_verifier *verifier, struct router *router)
 {
 	const struct route routes[] = {
 		{"POST", "/operator/verify/unread/{userId}/repair", ACCESS_ADMIN, post_repair,

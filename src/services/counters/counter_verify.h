@@ -20,7 +20,7 @@
 /* A user whom a repair has changed; defined in counter_verify.c. */
 struct repaired_user;
 
-struct unread_verifier {
+struct counter_verifier {
 	const struct message_repository *messages; /* the messages that the counters count */
 	struct store *messages_store;
 	struct counters *counters;
@@ -39,22 +39,22 @@ struct unread_verifier {
 	struct cache_session *cache; /* NULL without a cache */
 };
 
-/* unread_verify_open() opens the verifier's sessions, unread_verify_close() closes them. The stores
- * must be open. */
-void unread_verify_open(struct unread_verifier *verifier);
-void unread_verify_close(struct unread_verifier *verifier);
+/* counter_verify_open() opens the verifier's sessions, counter_verify_close() closes them. The
+ * stores must be open. */
+void counter_verify_open(struct counter_verifier *verifier);
+void counter_verify_close(struct counter_verifier *verifier);
 
 /* Updates the cache and streams of repaired users. Called by every committer of the counters' lanes
  * after each COMMIT; does nothing on the thread of a committer that runs no repairs. */
-void unread_verify_committed(struct unread_verifier *verifier);
+void counter_verify_committed(struct counter_verifier *verifier);
 
 /*
  * Returns the interface of `verifier` for admin/verify.h. The only difference that it reports is
  * counter-differs, with the members userId, unread and counted. `verifier` must outlive the result.
  */
-struct verifier unread_verifier(const struct unread_verifier *verifier);
+struct verifier counter_verifier(const struct counter_verifier *verifier);
 
 /* Adds the route that repairs one user. `verifier` must outlive the router. */
-void unread_verify_add_routes(struct unread_verifier *verifier, struct router *router);
+void counter_verify_add_routes(struct counter_verifier *verifier, struct router *router);
 
 #endif

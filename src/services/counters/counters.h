@@ -23,7 +23,7 @@
 #define COUNTERS_ANNOUNCEMENT "counters" /* announces committed counters */
 #define COUNTERS_KEPT_US (30 * 24 * 3600 * 1000000LL)
 
-struct unread_verifier;
+struct counter_verifier;
 
 struct counters {
 	const struct counter_repository *repository;
@@ -33,7 +33,7 @@ struct counters {
 	struct cache_session *reader_cache; /* for the reader's thread; NULL without a cache */
 	struct hub *hub;                    /* the streams, by user */
 	/* NULL unless this process also plays the role `dialogs` */
-	struct unread_verifier *verifier;
+	struct counter_verifier *verifier;
 };
 
 /* Returns the callbacks for the lanes of the service. `counters` must outlive the lanes. */
