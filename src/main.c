@@ -113,8 +113,7 @@ static bool migrate(struct app *app, char *why)
 static const char *const migrate_flags[] = {
 	OWN_SWITCH "distribute", OWN_SWITCH "dry-run", OWN_SWITCH "json", NULL};
 
-/* Prints {"sql":"SELECT create_distributed_table(…)"} for each of the statements, which all end
- * with ";\n". */
+/* Prints each of the statements, which all end with ";\n", as {"sql":"…"}, without that ending. */
 static void print_statements_json(struct app *app, const char *statements)
 {
 	const char *end;

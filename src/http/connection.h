@@ -47,7 +47,9 @@ struct connection {
 	size_t queued_bytes;  /* memory of its requests and answers; see request_charge() */
 	size_t discarded_bytes;
 	int64_t accepted_ns;
-	int64_t active_ns; /* when output was last written, or when the client last read output */
+	/* the latest of: when the connection opened or began to linger; when an answer or an event
+	 * was written with an empty backlog; when libuv last wrote bytes of the backlog */
+	int64_t active_ns;
 	struct client_place place;
 	bool is_undecided; /* it is not yet known which protocol the client speaks */
 	bool is_dirty;

@@ -23,8 +23,8 @@
 #define HAT_SLOPE 1.7155277699214135
 #define HAT_SHIFT 0.8989161620588988
 
-/* Outcomes more than this many standard deviations above the mean are never drawn: their
- * probability is too small to show in 64 random bits. */
+/* Outcomes more than TAIL * `spread` above the mean (see draw_by_rejection()) are never drawn: the
+ * probability of all of them together is below 2^-60. */
 #define TAIL 16
 
 /* An urn with marked and other balls. A sample is drawn from it, and the question is how many balls

@@ -214,6 +214,7 @@ enum local_state { LOCAL_FREE, LOCAL_TAKEN, LOCAL_ACKED };
  *   –       read ahead                                 FREE    local_group_append
  *   FREE    a fetch takes it for its consumer          TAKEN   local_group_take
  *   TAKEN   an ack has committed                       ACKED   local_group_acknowledge
+ *   TAKEN   its fetch fails or stops before reading it FREE    local_group_give_back
  *   TAKEN   again(), the next fetch, or close          FREE    local_group_give_back
  *   ACKED   everything before it is acknowledged too   –       local_group_shrink
  */

@@ -1,6 +1,6 @@
 /*
- * On Citus, each statement below replaces the plain statement with the same name. It takes the same
- * parameters and returns the same columns. The statements differ for these reasons:
+ * On Citus, each statement in the tables below replaces the plain statement with the same name. It
+ * takes the same parameters and returns the same columns. The statements differ for these reasons:
  *
  *   shards        Citus skips shards only if a condition names values of the distribution column. A
  *                 join with the rows of a batch names no values, so the statement would run on all
