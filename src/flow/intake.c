@@ -44,8 +44,10 @@ struct intake {
 
 	/* the pause after the last try that failed; 0 after one that worked */
 	int64_t pause_ns;
-	/* the last messages that were applied could not be put aside or acknowledged */
-	bool is_bus_refusing;
+	/* logged that a message can neither be used nor put aside; nothing was taken since then */
+	bool has_logged_poison;
+	/* logged that the store refuses what was fetched last; nothing was taken since then */
+	bool has_logged_refusal;
 
 	struct tally taken;
 	struct tally repeated;
@@ -153,14 +155,33 @@ static void pause_intake(struct intake *intake)
 	bell_wait(&intake->bell, intake->pause_ns);
 }
 
+/* Logs the first refusal that comes after the longest pause, unless the store is down: the store's
+ * adapter logs that. */
+static void report_refusal(struct intake *intake, size_t count, enum status status)
+{
+	struct store *store = intake->config.store;
+
+	if (intake->has_logged_refusal || intake->pause_ns < RETRY_MAX_NS ||
+		!store->ops->is_up(store))
+		return;
+	log_line(LOG_WARN, "intake",
+		"%s: %zu fetched message%s cannot be applied, although the store is up (%s); "
+		"trying again every second",
+		intake->config.name, count, count == 1 ? "" : "s", status_code(status));
+	intake->has_logged_refusal = true;
+}
+
 /* Applies the first `count` items, however long the store refuses. Returns false if the intake is
  * stopped before that, or if the store refuses an item even as a dead letter. */
 static bool apply_all(struct intake *intake, size_t count)
 {
 	enum status status = apply(intake, intake->items, count);
 
-	while (status != STATUS_OK && status != STATUS_POISON && !bell_is_stopping(&intake->bell)) {
+	while (status != STATUS_OK && status != STATUS_POISON) {
+		report_refusal(intake, count, status);
 		pause_intake(intake);
+		if (bell_is_stopping(&intake->bell))
+			return false;
 		status = apply(intake, intake->items, count);
 	}
 	return status == STATUS_OK;
@@ -190,20 +211,31 @@ static void report_poison(struct intake *intake, size_t count)
 	}
 }
 
-/* Logs the first of several refusals in a row, with the first poison as the likely reason. */
-static void report_refusal(struct intake *intake, size_t count)
+/* Logs the first poison among messages that could not be taken, as the likely reason, unless one
+ * was logged since messages were last taken. */
+static void report_stuck_poison(struct intake *intake, size_t count)
 {
 	const struct intake_item *poison = NULL;
 
 	for (size_t i = 0; i < count && !poison; i++)
 		poison = intake->items[i].poison ? &intake->items[i] : NULL;
-	if (poison && !intake->is_bus_refusing)
-		log_line(LOG_WARN, "intake",
-			"%s: message at %.*s can neither be used (%s) nor put aside yet; it is "
-			"tried again, and what comes after it may have to wait",
-			intake->config.name, (int)poison->delivery->position.len,
-			poison->delivery->position.data, poison->poison);
-	intake->is_bus_refusing = true;
+	if (!poison || intake->has_logged_poison)
+		return;
+	log_line(LOG_WARN, "intake",
+		"%s: message at %.*s can neither be used (%s) nor put aside yet; it is "
+		"tried again, and what comes after it may have to wait",
+		intake->config.name, (int)poison->delivery->position.len,
+		poison->delivery->position.data, poison->poison);
+	intake->has_logged_poison = true;
+}
+
+static void note_taken(struct intake *intake)
+{
+	if (intake->has_logged_refusal)
+		log_line(LOG_INFO, "intake", "%s: messages are applied again", intake->config.name);
+	intake->has_logged_refusal = false;
+	intake->has_logged_poison = false;
+	intake->pause_ns = 0;
 }
 
 /* Applies and acknowledges the first `count` messages of intake->deliveries. Returns false if the
@@ -221,10 +253,9 @@ static bool take(struct intake *intake, size_t count)
 	is_taken = apply_all(intake, count) && acknowledge(intake, count);
 	if (is_taken) {
 		report_poison(intake, count);
-		intake->is_bus_refusing = false;
-		intake->pause_ns = 0;
+		note_taken(intake);
 	} else if (!bell_is_stopping(&intake->bell)) {
-		report_refusal(intake, count);
+		report_stuck_poison(intake, count);
 	}
 	return is_taken;
 }

@@ -11,12 +11,14 @@
 #include "waiting.h"
 
 #define MORE_THAN_ONE_ROUND 25 /* an intake repeats a lost race 20 times before it pauses */
+#define UNTIL_THE_LONGEST_PAUSE 6
 
 /* A store whose transactions fail as often as the test wants. It is up all the while. */
 struct scripted_store {
 	struct store base;
 	struct session session;
-	atomic_int refusals; /* how many more COMMITs fail; below 0: all of them */
+	atomic_int successes; /* how many COMMITs work before the first that fails */
+	atomic_int refusals;  /* how many COMMITs fail then; below 0: all of them */
 	enum status refusal;
 	atomic_int begins;
 };
@@ -51,6 +53,10 @@ static enum status commit(struct session *session)
 	(void)session;
 	if (atomic_load(&scripted_store.refusals) == 0)
 		return STATUS_OK;
+	if (atomic_load(&scripted_store.successes) > 0) {
+		atomic_fetch_sub(&scripted_store.successes, 1);
+		return STATUS_OK;
+	}
 	atomic_fetch_sub(&scripted_store.refusals, 1);
 	return scripted_store.refusal;
 }
@@ -164,7 +170,8 @@ static void committed(void *context)
 	(void)context;
 }
 
-static struct intake *start(int refusals, enum status refusal, int refused_acks)
+static struct intake *start_after(
+	int successes, int refusals, enum status refusal, int refused_acks)
 {
 	const struct intake_config config = {
 		.name = "test",
@@ -178,12 +185,18 @@ static struct intake *start(int refusals, enum status refusal, int refused_acks)
 
 	scripted_store = (struct scripted_store){.base.ops = &store_ops,
 		.session = {.ops = &session_ops, .store = &scripted_store.base},
+		.successes = successes,
 		.refusals = refusals,
 		.refusal = refusal};
 	scripted_bus = (struct scripted_bus){
 		.base.ops = &bus_ops, .consumer.ops = &consumer_ops, .refused_acks = refused_acks};
 	atomic_store(&applied, 0);
 	return intake_start(&config);
+}
+
+static struct intake *start(int refusals, enum status refusal, int refused_acks)
+{
+	return start_after(0, refusals, refusal, refused_acks);
 }
 
 static void wait_acknowledged(void)
@@ -260,6 +273,32 @@ static void a_message_that_is_refused_even_as_poison_is_returned_and_reported_on
 	assert_int_equal(atomic_load(&scripted_bus.poisons), 1);
 }
 
+/* First the bus refuses an acknowledgement, which is not logged here; then the store refuses what
+ * comes again, also as poison. */
+static void poison_that_is_stuck_is_logged_also_after_a_refused_acknowledgement(void **state)
+{
+	struct intake *intake;
+
+	(void)state;
+	captured_log_begin();
+	intake = start_after(1, 2 + 1, STATUS_POISON, 1);
+	wait_acknowledged();
+	intake_stop(intake);
+	captured_log_assert("nor put aside yet", 1);
+	captured_log_end();
+	assert_int_equal(atomic_load(&scripted_bus.returns), 2);
+}
+
+static void a_long_refusal_of_a_store_that_is_up_is_logged_once_and_so_is_its_end(void **state)
+{
+	(void)state;
+	captured_log_begin();
+	check_kept(UNTIL_THE_LONGEST_PAUSE + 1, STATUS_STORE_UNAVAILABLE);
+	captured_log_assert("1 fetched message cannot be applied, although the store is up", 1);
+	captured_log_assert("messages are applied again", 1);
+	captured_log_end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -269,6 +308,10 @@ int main(void)
 		cmocka_unit_test(what_cannot_be_acknowledged_is_fetched_and_applied_again),
 		cmocka_unit_test(
 			a_message_that_is_refused_even_as_poison_is_returned_and_reported_once),
+		cmocka_unit_test(
+			poison_that_is_stuck_is_logged_also_after_a_refused_acknowledgement),
+		cmocka_unit_test(
+			a_long_refusal_of_a_store_that_is_up_is_logged_once_and_so_is_its_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

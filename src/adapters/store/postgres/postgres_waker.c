@@ -59,11 +59,12 @@ static void lose(struct pg_waker *waker)
 {
 	const char *why = waker->connection ? PQerrorMessage(waker->connection) : "";
 
+	if (!*why)
+		why = "no answer in time";
 	if (!waker->has_complained)
 		log_line(LOG_WARN, "store",
 			"%s: announcements do not reach other processes for now: %.*s",
-			waker->store_name, (int)strcspn(why, "\n"),
-			*why ? why : "no answer in time");
+			waker->store_name, (int)strcspn(why, "\n"), why);
 	waker->has_complained = true;
 	PQfinish(waker->connection);
 	waker->connection = NULL;
