@@ -175,6 +175,31 @@ def test_a_foreign_message_without_an_id_is_sent_once(serve, plain_stack, broker
     assert texts_sent(server, again).count(text) == 1
 
 
+@pytest.mark.full
+def test_a_table_that_is_locked_for_longer_than_the_group_waits_loses_and_repeats_nothing(
+    serve, plain_stack, database, broker
+):
+    """The sender keeps what it has fetched, and leaves its group meanwhile because it does not poll."""
+    plain_stack.options = "?max.poll.interval.ms=6000&session.timeout.ms=6000"
+    server, texts = serve(plain_stack), [new_text() for _ in range(5)]
+    server.wait_all_up()
+    with database.locked_table("outbound_messages") as release:
+        broker.write(*(json.dumps({"userId": "someone", "message": text}).encode() for text in texts))
+        wait_until(lambda: "MAXPOLL" in server.log_text(), "the sender is no longer of the group")
+        wait_until(lambda: "cannot be applied, although the store is up" in server.log_text(), "the log says why")
+        release()
+    last = new_text()
+    broker.write(json.dumps({"userId": "someone", "message": last}).encode())
+    for text in [*texts, last]:
+        wait_printed(text, server)
+    server.stop()
+    again, after = serve(plain_stack), new_text()
+    broker.write(json.dumps({"userId": "someone", "message": after}).encode())
+    wait_printed(after, again)
+    sent = texts_sent(server, again)
+    assert [sent.count(text) for text in [*texts, last, after]] == [1] * 7
+
+
 def dependencies(server):
     answer = server.ask("GET", "/readyz")
     return answer.status, {entry["name"]: entry["status"] for entry in answer.json()["dependencies"]}

@@ -206,6 +206,15 @@ class Database:
                 assert cursor.fetchone() is not None, f"there is no row {item} to lock"
             yield connection.rollback
 
+    @contextlib.contextmanager
+    def locked_table(self, table):
+        """Another session holds this table's lock until the block ends or `release` is called: nobody reads it either."""
+        with contextlib.closing(self.connect()) as connection:
+            connection.autocommit = False
+            with connection.cursor() as cursor:
+                cursor.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+            yield connection.rollback
+
     def terminate_sessions(self):
         """What an administrator's pg_terminate_backend does; returns how many sessions there were."""
         with contextlib.closing(self.server.connect()) as connection, connection.cursor() as cursor:
