@@ -221,7 +221,7 @@ def tsan():
 
 def quick(tree=None):
     layers = pytest("layers", "layers", ["tests/layers"], NO_TREE)
-    judges = pytest("prove-checks", "prove-checks", ["tests/prove/tests"], NO_TREE)
+    judges = pytest("prove-checks", "prove-checks", ["-m", "not full", "tests/prove/tests"], NO_TREE)
     programs_tree = tree or ASAN
     return [e2e(tree or PLAIN), *contract(programs_tree), *traced(programs_tree), *unit(programs_tree), *fuzz(programs_tree),
             layers, judges]
@@ -232,11 +232,17 @@ def random(tree):
     return unit(tree, "random", RANDOM_UNIT, FULL_EFFORT)
 
 
+def proof():
+    """Without sanitizers, which cannot run beside the libraries that change the clock and the disk of a process."""
+    job = pytest("prove", "prove", ["-m", "full", "tests/prove/tests"], PLAIN, seconds=300)
+    return dataclasses.replace(job, needs=(), targets=("quipu", "tests/prove/prove-load"))
+
+
 def rest(tree=None):
     long = e2e(tree or PLAIN, kind="e2e-full", marked="full", workers=2)
     image = pytest("image", "image", ["tests/image"], NO_TREE)
     package = pytest("package", "package", ["tests/package"], NO_TREE, seconds=300)
-    return [long, image, package, *faults(tree or ASAN), *random(tree or ASAN), *tsan()]
+    return [long, proof(), image, package, *faults(tree or ASAN), *random(tree or ASAN), *tsan()]
 
 
 SETS = {"quick": quick, "rest": rest, "citus": citus, "ha": high_availability,
