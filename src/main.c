@@ -1,7 +1,7 @@
 /*
  * The commands of the program. serve, migrate and routes assemble a server, or parts of one, from
- * the settings (app/). The other commands need only the settings and their own operands; most of
- * them are clients of a running server (cli/).
+ * the settings (app/). The other commands need only the settings and their own operands; health,
+ * dlq, outbox, erase-user and verify are clients of a running server (cli/).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -257,9 +257,9 @@ static bool wants_help(int argc, char **argv)
 }
 
 /*
- * Checks the words after the command. Returns false, after reporting why, if there is a word
- * although the command takes none, or if the first word is a misspelt verb. Commands check all
- * other words themselves.
+ * Checks the words after the command. Returns false, after reporting why, if there is a word after
+ * a command that takes only the flag --json, or if the first word is a misspelt verb. All other
+ * commands check their words themselves.
  */
 static bool words_fit(const struct command_entry *command, const struct operands *operands)
 {

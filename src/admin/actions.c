@@ -28,7 +28,7 @@ struct collection {
 	struct lane_set *lanes[SOURCES_MAX];
 	size_t lanes_count;
 	size_t limit;
-	int64_t before_us; /* the page has only records older than this time and id */
+	int64_t before_us; /* the page begins after the record with this time and id */
 	int64_t before_id;
 	struct operator_record *records;
 	size_t count;
@@ -133,7 +133,7 @@ static struct answer answer_actions(struct request *request, struct collection *
 	return answer;
 }
 
-/* ---- asking the services ----------------------------------------------------------------- */
+/* ---- reading from the services ----------------------------------------------------------- */
 
 struct action_lookup {
 	struct read read;

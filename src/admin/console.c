@@ -91,7 +91,7 @@ static void get_root(void *context, struct request *request)
 
 /* ---- access ------------------------------------------------------------------------------ */
 
-/* Lists every route that the caller may call, so that the page offers only these routes. If API
+/* Lists every route that the caller may call, so that the console offers only these routes. If API
  * keys are checked, a caller without an API key gets the public routes. */
 static void get_access(void *context, struct request *request)
 {
@@ -153,8 +153,8 @@ static void *console_main(void *argument)
 	pthread_setname_np(pthread_self(), "console");
 	arena_init(&arena, ARENA_SIZE);
 	/* Versions begin at the current time, so that they are greater than all versions of the
-	 * previous process: a page that reconnects with the last id it has seen still receives the
-	 * first snapshot. */
+	 * previous process: a browser that reconnects with the version of the last snapshot it has
+	 * received still gets the first snapshot of this process. */
 	console->version = clock_wall_us(&clock_system);
 	while (!bell_is_stopping(&console->bell)) {
 		if (hub_wants(console->hub, KEY)) {
@@ -167,8 +167,8 @@ static void *console_main(void *argument)
 	return NULL;
 }
 
-/* The hub sends a new viewer the last snapshot at once. If there was no viewer, the hub has no
- * snapshot, so this function wakes the thread that takes snapshots. */
+/* The hub sends the last snapshot to a new viewer at once. The hub has no snapshot for the first
+ * viewer, so for this viewer the function wakes the thread that takes snapshots. */
 static void get_stream(void *context, struct request *request)
 {
 	struct console *console = context;

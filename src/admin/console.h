@@ -37,8 +37,8 @@ struct console *console_new(const struct console_config *config, struct router *
 /* Starts the thread that takes the snapshots. */
 void console_start(struct console *console);
 
-/* Ends the thread, if it was started. Call it before you free anything whose metrics the thread
- * collects. */
+/* Ends the thread, if it was started. Must be called before anything is freed whose metrics the
+ * thread collects. */
 void console_stop(struct console *console);
 
 /* Must be called after console_stop() and server_free(). */

@@ -2,7 +2,7 @@
  * Parses the metrics page, which is in Prometheus's text format, instead of reading the numbers
  * from the modules: every module already writes its numbers to that page, so new numbers appear in
  * the console without further work. Parsing a page of 100 KB takes less than a millisecond, and
- * happens only once a second while somebody watches.
+ * happens only once a second while there are viewers.
  */
 #include "admin/console_snapshot.h"
 
@@ -218,9 +218,9 @@ static bool is_bucket(struct slice name)
 	return name.len > len && memcmp(name.data + name.len - len, "_bucket", len) == 0;
 }
 
-/* Returns whether the array "samples" of a snapshot contains this sample. It leaves out the buckets
- * of every histogram; the durations of requests entirely, because every route has such a histogram;
- * and zeros, except for dependencies, where 0 means that the dependency is down. */
+/* Returns whether the array "samples" of a snapshot contains this sample. The array leaves out the
+ * buckets of every histogram; the durations of requests entirely, because every route has such a
+ * histogram; and zeros, except for dependencies, where 0 means that the dependency is down. */
 static bool is_shown(const struct sample *sample)
 {
 	if (is_bucket(sample->name) ||

@@ -446,7 +446,7 @@ static void discard(void *context, struct request *request)
 	if (!action)
 		return;
 	action->why = input_text(&input, "why", WHY_BYTES_MAX,
-		"is required: say in at most 1024 bytes why the letter is discarded");
+		"must be the reason for discarding the letter, in at most 1024 bytes");
 	submit_write(&input, action->kind->lanes, &action->write);
 }
 

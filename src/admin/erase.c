@@ -1,8 +1,9 @@
 /*
  * The routes of erase.h. Each POST runs one step. A step is a write whose key is the person's id,
  * so two steps for the same person in one service run one after the other in the same lane. The
- * eraser of the service finds the rows. The answer says how many rows of each place the step has
- * changed or, with dryRun, how many rows there are.
+ * eraser of the service finds the rows, in places such as "messages received". The answer has one
+ * number of rows for each place: the rows that the step has changed or, with dryRun, the rows that
+ * an erasure would change.
  */
 #include "admin/erase.h"
 
@@ -48,8 +49,9 @@ bool erase_is_pseudonym(struct slice user_id)
 }
 
 /*
- * Returns the pseudonym for an id. The pseudonym is the same in every service and in every run. It
- * reveals the id only to someone who knows or guesses the id and computes the digest.
+ * Returns the pseudonym for an id. The pseudonym is the same in every service and in every run. The
+ * id cannot be computed from the pseudonym, but anyone who guesses the id can confirm the guess by
+ * computing its digest.
  */
 static struct slice pseudonym_of(struct arena *arena, struct slice user_id)
 {

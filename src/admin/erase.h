@@ -3,7 +3,7 @@
  * runs in the lanes of that service. Therefore an erasure is a write like any other: bounded,
  * recorded in the transaction that carries it out, and answered after COMMIT. One request is one
  * step; the caller repeats the request until the answer says that nothing is left. The server keeps
- * no state between steps, so an interrupted erasure is simply run again.
+ * no state between steps, so an interrupted erasure can simply be run again.
  *
  *   GET  /operator/erase            lists the services
  *   POST /operator/erase/{service}  runs a step; with dryRun, only counts the rows

@@ -1,8 +1,8 @@
 /*
  * The server side of `quipu verify`: reads the rows of a service page by page and reports every row
- * that violates the rules of the service. Such a violation is called a difference. This module has
- * what all services share: routes, cursors and how a difference is reported. A service supplies a
- * struct verifier, whose parts are the tables to check, one after another.
+ * that violates the rules of the service. Such a violation is called a difference. All services
+ * share the routes, the cursors and the form of a difference, which are in this module. A service
+ * supplies a struct verifier, whose parts are the tables to check, one after another.
  *
  * Verification runs while requests are served, in the read lane of the service and outside write
  * transactions. Therefore a part may report a difference only if one snapshot of the rows proves

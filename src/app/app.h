@@ -8,7 +8,7 @@
  *   outbox     starts everything that an outbox needs
  *   files      reads the files with keys, certificates and secrets, at start and on SIGHUP
  *   serve      starts the server, runs it until a signal, and frees everything
- *   announce   reports what has started
+ *   announce   reports that the server has started
  *   drain      waits for a signal, and stops serving step by step
  *   moved      marks a data folder whose data was copied, or is being copied, to another store
  *   copy       quipu copy
@@ -72,7 +72,7 @@ struct app {
 	struct metrics metrics;
 	int64_t started_us; /* wall time of the start */
 	struct router *router;
-	const char *documents[APP_DOCUMENTS_MAX]; /* OpenAPI documents, one per service */
+	const char *documents[APP_DOCUMENTS_MAX]; /* OpenAPI documents of services and admin/ */
 	size_t document_count;
 	struct slice openapi; /* the documents, merged; owned */
 	struct guard *guard;  /* NULL if neither API keys nor tokens are configured */
@@ -127,8 +127,8 @@ QP_MUST_CHECK bool app_check(struct app *app, char *why);
 bool url_has_scheme(const char *url, const char *scheme);
 bool url_is_redis(const char *url);
 
-/* Returns whether other processes may change the data that this process caches. They may if the
- * data is in a store on a server. */
+/* Returns whether other processes may change the data that this process caches. This is the case if
+ * the data is in a store on a database server. */
 bool cache_is_shared(const struct app *app);
 
 /* Returns the URL of a service's store: `own`, or --store if `own` is empty. */
@@ -216,7 +216,7 @@ void app_add_chore(struct app *app, const struct chore *chore);
 void app_add_notifier(struct app *app, struct notifier *notifier);
 
 /* Creates the router with the routes of all roles that the process plays. Also creates the structs
- * of their modules. */
+ * of the modules that have these roles. */
 void app_add_routes(struct app *app);
 
 /* Serves until SIGTERM or SIGINT. Returns the exit status of the program. */

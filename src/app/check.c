@@ -1,7 +1,8 @@
 /*
  * Checks that the settings fit together before anything is opened, so that a mistake is reported at
- * once and not halfway through the start. Single options were checked when they were read
- * (cli/settings.c); this file has the rules that involve several options or the engines.
+ * once and not halfway through the start. Numbers, times and words such as log levels were checked
+ * when they were read (cli/settings.c). This file checks roles, URLs, addresses and origins, and
+ * the rules that involve several options.
  */
 #include <string.h>
 
@@ -309,8 +310,8 @@ static bool check_tokens(const struct settings *settings, char *why)
 			settings->jwt_algorithm);
 	else if (!*settings->jwt_key && (*settings->jwt_issuer || *settings->jwt_audience))
 		snprintf(why, OPTIONS_WHY_SIZE,
-			"--jwt-issuer and --jwt-audience need --jwt-key: without it no token is "
-			"checked");
+			"--jwt-issuer and --jwt-audience need --jwt-key: without a key, tokens are "
+			"not checked");
 	else
 		return true;
 	return false;

@@ -64,7 +64,7 @@ struct copy {
 	const char *components[COMPONENTS_MAX + 1];
 	size_t component_count;
 	struct table_target *target;
-	struct arena arena; /* memory for one row */
+	struct arena arena; /* memory for one row, or for the final output */
 	int64_t rows;       /* the number of rows to copy, over all tables */
 	int64_t keys_left_out;
 	int64_t tables;
@@ -86,7 +86,7 @@ static void show_url(const char *url, char shown[MOVED_TO_SIZE])
 	free(text);
 }
 
-/* Returns what is wrong with the arguments, or NULL. */
+/* Reads the arguments into `copy`. Returns the reason if they are not valid, otherwise NULL. */
 static const char *read_arguments(
 	struct copy *copy, const struct settings *settings, const struct operands *operands)
 {
@@ -195,7 +195,7 @@ static bool take_file(struct copy *copy, const char *name)
 }
 
 /*
- * If several files have the same Idempotency-Key, leaves it out of all of them but one. Each file
+ * If several files have the same Idempotency-Key, only one of these files copies the key. Each file
  * in the folder has a table of Idempotency-Keys, but the database has one table for all services.
  * Keys of different services usually differ in their scopes. But the routes for operators are the
  * same for several services (/operator/erase/{service}), so two files may have the same key for two
@@ -582,7 +582,7 @@ static bool move(struct copy *copy)
 	return true;
 }
 
-/* Reports a failure. If the folder is left marked, also explains the mark and how to proceed. */
+/* Reports a failure. If the folder has a mark, also explains the mark and how to proceed. */
 static int report(const struct copy *copy)
 {
 	struct moved mark;
@@ -592,8 +592,8 @@ static int report(const struct copy *copy)
 		return report_failure(EXIT_FAILURE, "%s", copy->why);
 	return report_failure(EXIT_FAILURE,
 		"%s. Until the copy is complete, no server can start on the folder, because "
-		"%s/moved exists, and none on the database. %s, delete %s/moved; a new copy then "
-		"needs an empty database",
+		"%s/moved exists, and no server can start on the database. %s, delete %s/moved; a "
+		"new copy then needs an empty database",
 		copy->why, data,
 		copy->must_start_over
 			? "To start over, or to use the folder again"

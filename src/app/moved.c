@@ -1,8 +1,8 @@
 /*
  * The file "moved" says that the data of a folder was copied to another store, or is being copied.
  * `quipu copy` writes the file before it copies the first row, so that no server writes to the
- * folder during the copy, or after the copy was interrupted. The first line of the file is for the
- * program, the rest for people.
+ * folder during the copy, or after the copy was interrupted. The program reads only the first line
+ * of the file; the second line is a note for people.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@ bool moved_read(const char *data, struct moved *moved)
 	memset(moved, 0, sizeof(*moved));
 	/* Even a file that cannot be parsed keeps servers out: it marks an unknown copy. */
 	if (sscanf(text, "%15s %36s %255[^\n]", state, moved->copy_id, moved->to) < 2)
-		snprintf(moved->to, sizeof(moved->to), "an unknown place");
+		snprintf(moved->to, sizeof(moved->to), "an unknown database");
 	moved->is_finished = strcmp(state, "moved") == 0;
 	return true;
 }

@@ -2,11 +2,11 @@
  * Runs `quipu serve`: starts the server, waits for a signal, drains the server, and frees
  * everything.
  *
- * The main thread only starts things, waits for signals and stops things. Modules register their
- * lanes, workers and chores here, so that one place defines the order in which a process stops: the
- * server finishes its requests, the lanes drain, the workers end in the order in which they were
- * added, and then the janitor ends. Stores, buses and the cache are freed last, when nothing uses
- * them any more.
+ * The main thread only starts and stops the parts of the server, and waits for signals. Modules
+ * register their lanes, workers and chores here, so that this file alone defines the order in which
+ * a process stops: the server finishes its requests, the lanes drain, the workers end in the order
+ * in which they were added, and then the janitor ends. Stores, buses and the cache are freed last,
+ * when nothing uses them any more.
  */
 #include <assert.h>
 #include <jansson.h>
@@ -325,17 +325,17 @@ static void *end_late(void *unused)
 	pthread_setname_np(pthread_self(), "last-resort");
 	clock_nanosleep(CLOCK_MONOTONIC, 0, &wait, NULL);
 	log_line(LOG_WARN, "main",
-		"the client library of a store, bus or cache did not stop within %lld s; exiting "
-		"anyway",
+		"not all threads of the process and its client libraries ended within %lld s; "
+		"exiting anyway",
 		(long long)wait.tv_sec);
 	_exit(EXIT_SUCCESS);
 }
 
 /*
  * Limits the time for release(). Some client libraries wait for their threads without a limit, or
- * until a time of day: librdkafka waits 196 s longer if the clock is set back by 196 s while Kafka
- * does not answer. The thread that enforces the limit is never joined, because it must also end a
- * process that hangs in exit().
+ * until a wall-clock time: if the clock is set back by 196 s while Kafka does not answer,
+ * librdkafka waits 196 s longer. The thread that enforces the limit is never joined, because it
+ * must also end a process that hangs in exit().
  */
 static void limit_release(void)
 {
@@ -345,7 +345,7 @@ static void limit_release(void)
 		pthread_detach(thread);
 	else
 		log_line(LOG_WARN, "main",
-			"cannot start the thread that limits how long stopping takes");
+			"cannot start the thread that limits the time for stopping");
 }
 
 static void release(struct app *app)

@@ -1,6 +1,6 @@
 /*
  * An arena is a list of chunks, each at least twice as large as the one before it. An allocation
- * only moves a mark within the newest chunk. Most requests fit into the first chunk, which survives
+ * only increases `used` of the newest chunk. Most requests fit into the first chunk, which survives
  * arena_reset(), so a request object that is reused needs no malloc().
  *
  * Invariant: memory comes only from the newest chunk. A new chunk is added when an allocation does

@@ -1,6 +1,6 @@
 /*
- * An arena hands out memory piece by piece and takes all of it back at once. Every request has one,
- * and so does every batch. An arena has no lock: only the thread that currently owns the request or
+ * An arena allocates many blocks of memory and frees all of them at once. Every request and every
+ * batch has an arena. An arena has no lock: only the thread that currently owns the request or
  * batch may use it.
  *
  * Running out of memory aborts with a message. Everything that a client can make large (bodies,
@@ -22,21 +22,21 @@ struct arena {
 	size_t held; /* bytes allocated from the system */
 };
 
-/* Allocates nothing yet. The first use allocates a chunk of `first_size` bytes, or more if it needs
- * more. */
+/* Initialises an empty arena. The first allocation adds a chunk of `first_size` bytes, or a larger
+ * chunk if the allocation needs more. */
 void arena_init(struct arena *arena, size_t first_size);
 
-/* Takes back everything that was handed out. Keeps the first chunk for reuse, unless it is larger
- * than `first_size`. */
+/* Frees all allocations. Keeps the first chunk for reuse, unless the chunk is larger than
+ * `first_size`. */
 void arena_reset(struct arena *arena);
 
-/* Frees everything. The arena may be used again afterwards. */
+/* Frees all allocations and all chunks. The arena may be used again afterwards. */
 void arena_release(struct arena *arena);
 
-/* Returns `size` bytes, aligned for any type and not cleared. Never returns NULL. */
+/* Returns `size` uninitialised bytes, aligned for any type. Never returns NULL. */
 void *arena_alloc(struct arena *arena, size_t size);
 
-/* Returns room for `count` elements of `size` bytes, cleared. Never returns NULL. */
+/* Returns memory for `count` elements of `size` bytes, set to zero. Never returns NULL. */
 void *arena_calloc(struct arena *arena, size_t count, size_t size);
 
 /*

@@ -3,7 +3,8 @@
  * nothing else was allocated after it, which is the usual case while one body is written. Numbers
  * and times, which nearly every answer contains, are written digit by digit and without printf().
  *
- * Invariant: `data` has room for `size` bytes, of which `len` are written; there is no NUL.
+ * Invariant: `data` has room for `size` bytes, of which `len` are written. The text is not
+ * terminated by a NUL.
  */
 #include "base/buffer.h"
 
@@ -118,8 +119,8 @@ void buffer_format(struct buffer *buffer, const char *format, ...)
 	buffer->len += (size_t)len;
 }
 
-/* What a byte becomes in a JSON string: 0 if it stays as it is, 'u' for \u00XX, otherwise the
- * letter after the backslash. */
+/* How each byte is written in a JSON string: 0 if it needs no escape, 'u' for \u00XX, otherwise the
+ * character after the backslash. */
 static const char json_escapes[256] = {
 	['"'] = '"',
 	['\\'] = '\\',

@@ -30,8 +30,8 @@ void buffer_int(struct buffer *buffer, int64_t value);
 void buffer_format(struct buffer *buffer, const char *format, ...) QP_PRINTF(2, 3);
 
 /* Appends a number and what it counts: "2 messages sent", "1 message sent". `plural` is the text
- * after any number other than 1. After 1, its first word that ends with s is written without that
- * s. */
+ * after any number other than 1. After 1, the first word of `plural` that ends with s is written
+ * without the s. */
 void buffer_counted(struct buffer *buffer, int64_t count, struct slice plural);
 
 /* Appends a JSON string with its quotes. `text` must be valid UTF-8. */

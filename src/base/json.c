@@ -36,7 +36,8 @@ static bool begins_number(char c)
 	return (c >= '0' && c <= '9') || c == '-';
 }
 
-/* Returns the number at the start of `text`; it may be malformed. */
+/* Returns the characters at the start of `text` that can be part of a number. Together they need
+ * not be a valid number. */
 static struct slice number_at(struct slice text)
 {
 	size_t len = 0;

@@ -9,8 +9,9 @@
 
 /*
  * Adds `value` to `digest`. The order of members, white space, escapes and the spelling of numbers
- * (5, 5.0, 5e0) make no difference. A number always differs from a string, and null from an absent
- * member. `scratch` holds the sorted names of members.
+ * (5, 5.0, 5e0) make no difference. An integer and a real always differ, however, if their absolute
+ * values are 2^53 or more. A number always differs from a string, and null from an absent member.
+ * `scratch` holds the sorted names of members.
  */
 void json_digest(struct digest *digest, json_t *value, struct arena *scratch);
 

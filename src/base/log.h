@@ -1,7 +1,7 @@
 /*
  * The program logs to standard error. Each message is one line: plain text or, with --log-format
  * json, a JSON object. Both formats escape control characters. Each line is a single write(), so
- * the lines of several threads never mix.
+ * that the lines of several threads do not mix.
  */
 #ifndef QUIPU_BASE_LOG_H
 #define QUIPU_BASE_LOG_H

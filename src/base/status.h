@@ -1,5 +1,5 @@
 /*
- * Lists every way in which a piece of work can end, for the whole program. Each row of the table
+ * Lists every status with which an operation can end, for the whole program. Each row of the table
  * has the stable code, the HTTP status, whether retrying the same request can help, and the title
  * that people read. Adapters translate the errors of their libraries into these statuses and return
  * nothing else.

@@ -20,7 +20,7 @@ void steady_cond_init(pthread_cond_t *condition);
  */
 bool steady_wait_until(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t until_ns);
 
-/* Returns the monotonic time `ns` nanoseconds from now, or INT64_MAX if int64 cannot hold that. */
+/* Returns the monotonic time `ns` nanoseconds from now, but at most INT64_MAX. */
 int64_t steady_in(int64_t ns);
 
 /*

@@ -62,7 +62,7 @@ bool text_is_server(struct slice text);
  */
 bool text_from_base64url(struct arena *arena, struct slice text, struct slice *bytes);
 
-/* Decodes base64 (RFC 4648, section 4), with or without padding, like text_from_base64url(). */
+/* Works like text_from_base64url(), but for base64 (RFC 4648, section 4). Ignores padding. */
 bool text_from_base64(struct arena *arena, struct slice text, struct slice *bytes);
 
 /* Appends `text` for a log line, with control characters and invalid bytes written as \xNN. */

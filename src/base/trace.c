@@ -7,7 +7,7 @@
 
 #define FORM "xx-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx-xxxxxxxxxxxxxxxx-xx"
 
-_Static_assert(sizeof(FORM) == TRACEPARENT_LEN + 1, "FORM has a wrong length");
+_Static_assert(sizeof(FORM) == TRACEPARENT_LEN + 1, "FORM has the wrong length");
 
 static bool is_zero(const char *digits, size_t len)
 {

@@ -16,9 +16,9 @@ void uuid_random(char out[UUID_SIZE]);
 /* Writes a UUID of version 5, in Quipu's own namespace: the same name always has the same UUID. */
 void uuid_of_name(struct slice name, char out[UUID_SIZE]);
 
-/* Writes a UUID of version 7. It begins with `time_us`, or with a slightly later time if this
- * process has already used that microsecond or a later one. So UUIDs of later calls in this
- * process sort after those of earlier calls. */
+/* Writes a UUID of version 7. It begins with `time_us`, or with a later time if this process has
+ * already used `time_us` or a later microsecond. So UUIDs of later calls in this process sort after
+ * those of earlier calls. */
 void uuid_of_time(int64_t time_us, char out[UUID_SIZE]);
 
 /* Returns whether the text is a UUID in lower case, as the functions above write it. */

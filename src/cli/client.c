@@ -1,6 +1,6 @@
 /*
  * Every client has one libcurl handle, which sends one request after another. Clients that send at
- * the same time use a multi handle, which keeps their connections. The server is not trusted:
+ * the same time share a multi handle, which keeps their connections. The server is not trusted:
  * answers are bounded and must be JSON objects, and links to a next page are followed only to a
  * path on the same server. Error messages never contain passwords or API keys: they name the server
  * by `shown`, its address without user and password.
@@ -141,7 +141,7 @@ static bool has_part(CURLU *url, CURLUPart part, const char *usual)
 	return has;
 }
 
-/* Parses `server` into `url`. Returns what is wrong with `server`, or NULL if it is valid. */
+/* Parses `server` into `url`. Returns the reason if `server` is not valid, otherwise NULL. */
 static const char *read_url(CURLU *url, const char *server)
 {
 	CURLUcode code;

@@ -65,8 +65,8 @@ static struct slice without_mark(struct slice line)
 	return slice_make(line.data + 3, line.len - 3);
 }
 
-/* Calls `take` for each setting. Returns the number of the first invalid line, -1 if `take` refused
- * a line, or 0 if neither happened. */
+/* Calls `take` for each setting. Returns 0 on success, -1 if `take` refused a setting, or the
+ * number of the first invalid line. */
 static int read_lines(FILE *file, bool (*take)(void *context, struct slice name, struct slice text),
 	void *context)
 {

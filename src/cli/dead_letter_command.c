@@ -1,7 +1,7 @@
 /*
- * Each verb is a row of a table: how many words and which flags it takes, and the function that
- * runs it. The arguments are checked against the row before a client is opened, so a wrong command
- * line never sends a request.
+ * Each verb has a row in a table, which says how many words and which flags the verb takes, and
+ * which function runs it. The arguments are checked against the row before a client is opened, so
+ * wrong arguments never lead to a request.
  *
  * A server need not run every role. Therefore `dlq list` skips each kind whose route the server
  * does not have, and fails if the server has none of these routes.
@@ -169,7 +169,7 @@ struct list {
 	struct table table; /* its first row is the header */
 	bool json;          /* print each letter as soon as it arrives, without a table */
 	size_t rows_max;
-	bool is_served; /* the server has at least one kind of dead letters */
+	bool is_served; /* the server has the route of at least one kind */
 };
 
 static void add_head(struct list *list)
@@ -419,7 +419,7 @@ static bool replay_page(struct call *call, struct replay *replay, char target[CL
 }
 
 /* Replays all letters of one kind. Tries each letter once: every page begins after the last id of
- * the previous page, so refused letters do not come again. Returns the exit status. */
+ * the previous page, so no page repeats a refused letter. Returns the exit status. */
 static int replay_all(struct call *call)
 {
 	struct replay replay = {0};

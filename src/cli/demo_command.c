@@ -25,7 +25,7 @@
 #define DEFAULT_SECONDS 60
 #define SECONDS_MAX 3600 /* limited because the traffic fills the folder */
 #define ROUND_NS (100 * NS_PER_MS)
-#define END_NS NS_PER_S /* how long to wait for the server's end after a failed request */
+#define END_NS NS_PER_S /* how long the server may take to exit after a failed request */
 #define START_POLL_NS (20 * NS_PER_MS)
 #define TEXT_MAX 4096
 #define LISTENING "quipu listening on "
@@ -233,8 +233,8 @@ static int64_t now_ns(void)
 	return clock_steady_ns(&clock_system);
 }
 
-/* Plays traffic until the time is over or a signal arrives, and sets `*end` to what ended it. On
- * failure returns false with the reason in traffic->why. */
+/* Plays traffic until the time is over or a signal arrives, and sets `*end` to the reason why the
+ * traffic ended. If a request fails, returns false with the reason in traffic->why. */
 static bool play_rounds(
 	const struct demo *demo, struct demo_traffic *traffic, int64_t seconds, enum pause_end *end)
 {
@@ -295,8 +295,8 @@ static int run_in_folder(struct demo *demo, const struct settings *settings, int
 	if (end == PAUSE_STOPPED)
 		return EXIT_SUCCESS;
 	if (end == PAUSE_SERVER_GONE)
-		return report_server(demo, "the server did not start (--listen 127.0.0.1:0 takes "
-					   "any free port)");
+		return report_server(demo, "the server did not start (--listen 127.0.0.1:0 "
+					   "chooses a free port)");
 	welcome(demo);
 	return play(demo, settings, seconds);
 }

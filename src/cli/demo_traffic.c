@@ -1,6 +1,6 @@
 /*
- * Each service has a function that plans the service's requests of a round. All planned requests
- * are then sent at once, each by a visitor with a connection of its own.
+ * Functions such as write_messages() plan the requests of a round. All planned requests are then
+ * sent at once, each by a visitor with a connection of its own.
  */
 #include "cli/demo_traffic.h"
 
@@ -25,7 +25,7 @@ static const char *const people[DEMO_PEOPLE] = {
 struct demo_visitor {
 	struct client *client;
 	char body[BODY_SIZE];
-	/* Stores what later rounds need from the answer; NULL if they need nothing. */
+	/* Stores an id from the answer for later requests. NULL if none of them needs an id. */
 	void (*learn)(struct demo_traffic *traffic, int subject, const json_t *json);
 	int subject;
 };
@@ -65,8 +65,8 @@ static bool is_expected_refusal(int http_status)
 	return http_status == 409 || http_status == 429;
 }
 
-/* Counts an answer. Returns false, with the reason in traffic->why, if it is an unexpected error.
- */
+/* Counts an answer. If the answer is an unexpected error, returns false with the reason in
+ * traffic->why. */
 static bool take_answer(struct demo_traffic *traffic, size_t at)
 {
 	const struct demo_visitor *visitor = &traffic->visitors[at];

@@ -18,12 +18,12 @@ struct demo_traffic {
 	struct client_post *posts; /* the requests of this round; visitors[i] sends posts[i] */
 	size_t post_count;
 	int round;
-	int texts;     /* how many texts were planned so far */
+	int texts;     /* how many text messages were planned so far */
 	int purchases; /* how many purchases were planned so far */
 	int pot_ids[DEMO_POTS];
 	char message_ids[DEMO_PEOPLE][64]; /* the id of the last message that each person sent */
 	int answered;                      /* how many requests were answered with 2xx */
-	int refused;                       /* how many got 409 or 429 from limits and bounds */
+	int refused;                       /* how many requests were answered with 409 or 429 */
 	char why[CLIENT_WHY_SIZE];
 };
 

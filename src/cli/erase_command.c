@@ -1,6 +1,7 @@
 /*
- * The server does one bounded step per request and reports whether rows may be left. The command
- * adds up the rows of each place and prints the sums when a service is done.
+ * The server does one bounded step per request and reports whether rows may be left. For each
+ * place, such as "messages received", the command adds up the numbers of rows of all steps. It
+ * prints the sums when a service is done.
  */
 #include "cli/erase_command.h"
 
@@ -16,7 +17,7 @@
 
 const char *const erase_flags[] = {OWN_SWITCH "dry-run", OWN_SWITCH "json", NULL};
 
-/* All services that keep data about persons. Used to name those that the server does not run. */
+/* All services that keep data about persons, to report those that the server does not run. */
 static const char *const known_services[] = {
 	"dialogs", "counters", "entitlements", "notifications", "gateway", NULL};
 
@@ -28,7 +29,8 @@ struct erase_call {
 	bool json; /* print one JSON object per service */
 };
 
-/* How many rows were changed, or would be changed, in each place of one service. */
+/* For each place where one service keeps rows about the person: the number of rows that were (or,
+ * with --dry-run, would be) changed. */
 struct erase_sums {
 	struct slice names[PLACES_MAX]; /* allocated from the call's arena */
 	long long rows[PLACES_MAX];

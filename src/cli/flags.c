@@ -86,7 +86,7 @@ static int take_word(struct flags *flags, const char *word, char *why)
 }
 
 /* Returns where to store the value of a flag, or NULL if there is no such flag. Sets `needs_value`
- * to false if the flag may stand without a value. */
+ * to false if the flag may be used without a value. */
 static const char **find_flag(struct flags *flags, struct slice name, bool *needs_value)
 {
 	const char **own = find_own(flags->operands, name);
@@ -136,8 +136,8 @@ static int take_argument(struct flags *flags, int count, char *const *arguments,
 	return joined ? 1 : 2;
 }
 
-/* Returns whether --json may be used. A command without a --json of its own accepts it only with
- * --print-config or --check-config. */
+/* Sets settings->json if the command's own --json is used. Returns false, with the reason in `why`,
+ * if a command without a --json of its own has --json but not --print-config or --check-config. */
 static bool json_fits(struct flags *flags, char *why)
 {
 	struct settings *settings = flags->settings;

@@ -78,7 +78,7 @@ static const struct usage usages[] = {
 		"publish events again, e.g. those of the last 24h", SHOW_CLIENT},
 };
 
-/* Flags that only one command has, and that its usage line does not explain. */
+/* The commands' own flags that the usage lines do not explain well enough. */
 static const struct {
 	const char *command;
 	const char *flag;
@@ -87,10 +87,10 @@ static const struct {
 	{"demo", "--seconds N",
 		"how long to send traffic, 0 to 3600 s; afterwards, the server keeps running [60]"},
 	{"copy", "--from sqlite:DIR",
-		"the data folder to move, while no server uses it [the folder of --data]"},
+		"the data folder to move; no server may be using it [the folder of --data]"},
 	{"copy", "--to URL",
-		"the database to move to, postgres://...; a URL with a password is refused here: "
-		"set QUIPU_STORE to it instead [the URL of --store or QUIPU_STORE]"},
+		"the database to move to, postgres://...; if the URL has a password, set "
+		"QUIPU_STORE to the URL and leave --to out [the URL of --store or QUIPU_STORE]"},
 	{"copy", "--json", "print the result as JSON, for programs"},
 };
 
@@ -171,7 +171,8 @@ static void help_own_flags(FILE *out, const char *command)
 	}
 }
 
-/* Commands that call a server use only the last group of options. Servers use all other groups. */
+/* The help of a command that calls a server shows only the last group of options. The help of serve
+ * and migrate shows all other groups. */
 static void help_options_of(FILE *out, enum shown_options shown)
 {
 	size_t i = shown == SHOW_CLIENT ? OPTION_GROUPS - 1 : 0;
@@ -242,7 +243,7 @@ const char *manual_meant_verb(const char *command, const char *word)
 
 /* ---- the man page ------------------------------------------------------------------------ */
 
-/* Escapes text so that roff prints it and does not take parts of it for roff commands. */
+/* Escapes text so that roff prints all of it and executes no part of it as a roff command. */
 static void man_text(FILE *out, const char *text)
 {
 	if (*text == '.' || *text == '\'')

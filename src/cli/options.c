@@ -84,12 +84,12 @@ static const struct option options[] = {
 		"auto: memory with SQLite, none with PostgreSQL"},
 	{"gateway-window-unit", TYPE_DURATION, FIELD(gateway_window_unit_us), "1m", LEAST_TIME_US,
 		24 * HOUR_US, "TIME",
-		"length of the window of a limit whose timeWindow is 1; shorter in tests"},
+		"length of the window of a limit whose timeWindow is 1; tests make it shorter"},
 	{"gateway-default-limit", TYPE_TEXT, FIELD(gateway_default_limit), "", 0, 0, "N/TIME",
 		"limit for users who have no limit of their own, such as 5/1m (5 messages per "
 		"minute); if not set, messages to these users are refused"},
 	{"pots-lock-wait", TYPE_DURATION, FIELD(pots_lock_wait_us), "20ms", LEAST_TIME_US, HOUR_US,
-		"TIME", "pause before each retry while another process has locked the pot"},
+		"TIME", "average pause before each retry while another process has locked the pot"},
 	{"pots-lock-retries", TYPE_INT, FIELD(pots_lock_retries), "50", 0, 1000000, "N",
 		"how many times to retry while a pot is locked, before answering with Twirp's "
 		"\"aborted\""},
@@ -131,7 +131,7 @@ static const struct option options[] = {
 	{"drain-timeout", TYPE_DURATION, FIELD(drain_timeout_us), "30s", 0, MOST_TIME_US, "TIME",
 		"how long to wait for requests to finish after SIGTERM"},
 	{"stream-heartbeat", TYPE_DURATION, FIELD(stream_heartbeat_us), "15s", LEAST_TIME_US,
-		24 * HOUR_US, "TIME", "how often an event stream without news sends a heartbeat"},
+		24 * HOUR_US, "TIME", "how often an event stream without events sends a heartbeat"},
 	{"stream-stall", TYPE_DURATION, FIELD(stream_stall_us), "30s", LEAST_TIME_US, 24 * HOUR_US,
 		"TIME",
 		"how long the client of an event stream may read nothing before it is "
@@ -194,8 +194,7 @@ static const struct option options[] = {
 
 #define OPTION_COUNT (sizeof(options) / sizeof(options[0]))
 
-_Static_assert(
-	OPTION_COUNT <= OPTIONS_MAX, "arrays of OPTIONS_MAX must have room for every option");
+_Static_assert(OPTION_COUNT <= OPTIONS_MAX, "OPTIONS_MAX must be at least the number of options");
 
 /* ---- the table --------------------------------------------------------------------------- */
 

@@ -103,7 +103,7 @@ struct operands {
 					    * NULL; a flag whose name begins with OWN_SWITCH
 					    * takes no value */
 	const char *values[OWN_FLAGS_MAX]; /* the value of each flag; NULL if it was not given */
-	const char **words;                /* room for one word per argument */
+	const char **words;                /* an array with one element per argument */
 	size_t word_count;
 };
 

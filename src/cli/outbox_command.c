@@ -1,4 +1,5 @@
-/* Resending takes one request: the server marks the events, and its relay publishes them again. */
+/* One request is enough: the server marks the events as unpublished, and its relay publishes them
+ * again. */
 #include "cli/outbox_command.h"
 
 #include <stdio.h>

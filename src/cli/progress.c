@@ -21,7 +21,7 @@ void progress_begin(struct progress *progress, const char *title, int64_t total)
 	progress_at(progress, 0);
 }
 
-/* Draws "copying messages       [=========>              ]  41 %   12 s". */
+/* Draws a line such as "copying        [=========>              ]  41 %   12 s". */
 static void draw_share(const struct progress *progress, int seconds)
 {
 	int64_t done = progress->done < progress->total ? progress->done : progress->total;

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 struct progress {
-	const char *title; /* what is being done: "copying count_values" */
+	const char *title; /* the start of the line, e.g. "copying" or the name of a table */
 	int64_t total;     /* the value of `done` at the end; 0 if unknown */
 	int64_t done;
 	int64_t began_ns;

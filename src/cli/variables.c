@@ -57,7 +57,7 @@ static bool is_known(const char *name, const char *const *known)
 	return false;
 }
 
-/* Warns if nothing reads the variable QUIPU_`name`. */
+/* Warns about the variable QUIPU_`name`, unless the program reads it or Kubernetes sets it. */
 static void check_variable(const char *name, const char *const *known)
 {
 	const char *nearest;

@@ -3,7 +3,8 @@
 #ifndef QUIPU_CLI_VARIABLES_H
 #define QUIPU_CLI_VARIABLES_H
 
-/* Logs a warning for each variable QUIPU_… that no part of the program reads. */
+/* Logs a warning for each variable QUIPU_… that no part of the program reads and that Kubernetes
+ * does not set. */
 void variables_warn(void);
 
 #endif

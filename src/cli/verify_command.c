@@ -1,7 +1,8 @@
 /*
  * A check runs page by page: for each request, the server checks some rows and returns where to
  * continue, so that no request takes long. Differences are printed as they arrive. After a repair,
- * everything is checked again without printing; rows that still differ could not be repaired.
+ * everything is checked again without printing. Rows that still differ could not be repaired, or
+ * differ because events are in transit.
  */
 #include "cli/verify_command.h"
 
@@ -54,10 +55,11 @@ static void explain_absence(const struct verify *verify, char *why)
 	else if (is_unread(verify))
 		snprintf(why, CLIENT_WHY_SIZE,
 			"the server does not run both dialogs and counters; use --server to "
-			"name one that does");
+			"name a server that does");
 	else
 		snprintf(why, CLIENT_WHY_SIZE,
-			"%s: the server does not run this role; use --server to name one that does",
+			"%s: the server does not run this service; use --server to name a server "
+			"that does",
 			verify->service);
 }
 
@@ -149,8 +151,9 @@ static bool take_page(struct verify *verify, const json_t *page, char *why)
 	return true;
 }
 
-/* Fetches the page after the cursor `*after` and handles its differences. Sets `*after` to the
- * cursor for the next page, or to "" after the last page. */
+/* Fetches the page after the cursor `*after`. Prints its differences unless is_silent is true, and
+ * repairs them if `repairs` is true. Sets `*after` to the cursor for the next page, or to "" after
+ * the last page. */
 static bool ask_page(struct verify *verify, char **after, char *why)
 {
 	struct buffer target = buffer_make(&verify->arena, 128);
@@ -244,7 +247,8 @@ static void conclude(const struct verify *verify)
 			grouped(verify->differences, differences));
 }
 
-/* Checks again after a repair, without printing. Rows that still differ could not be repaired. */
+/* Checks again after a repair, without printing. Rows that still differ could not be repaired, or
+ * differ because events are in transit. */
 static bool check_again(struct verify *verify, char *why)
 {
 	verify->repairs = false;

@@ -78,20 +78,20 @@ static bool is_good_time(const Google__Protobuf__Timestamp *time)
 	       time->nanos < 1000 * US_PER_S;
 }
 
-/* Returns what is wrong with the message, or NULL if it is valid. */
+/* Returns NULL if the message is valid, otherwise a sentence that says what is wrong with it. */
 static const char *check(const EventMessage *message)
 {
 	if (!is_good_text(message->event_id))
-		return "its event_id is missing or not a text of 1 to 128 bytes";
+		return "its event_id is missing or not 1 to 128 bytes of plain text";
 	if (!slice_is(slice_of(message->event_type), ENTITLEMENT_GRANTED) &&
 		!slice_is(slice_of(message->event_type), ENTITLEMENT_REVOKED))
 		return "its event_type is neither EntitlementGranted nor EntitlementRevoked";
 	if (!is_good_time(message->occurred_at))
 		return "its occurred_at is missing or not a time";
 	if (!is_good_text(message->user_id))
-		return "its user_id is missing or not a text of 1 to 128 bytes";
+		return "its user_id is missing or not 1 to 128 bytes of plain text";
 	if (!is_good_text(message->stock_keeping_unit))
-		return "its stock_keeping_unit is missing or not a text of 1 to 128 bytes";
+		return "its stock_keeping_unit is missing or not 1 to 128 bytes of plain text";
 	if (!text_is_utf8(slice_of(message->source)) || !text_is_utf8(slice_of(message->source_id)))
 		return "its source or source_id is not UTF-8";
 	if (message->version < 1)
@@ -110,8 +110,8 @@ const char *entitlement_event_unpack(
 
 	if (!message)
 		return "it is not an EntitlementEvent";
-	/* protobuf-c silently cuts a text at a NUL. A message with a NUL in a text therefore packs
-	 * to fewer bytes than arrived. */
+	/* protobuf-c silently cuts a text at a NUL. If the message had a NUL in a text, packing it
+	 * again therefore needs fewer bytes than `packed` has. */
 	if (quipu__entitlements__v1__entitlement_event__get_packed_size(message) < packed.len)
 		return "it is not an EntitlementEvent as protobuf encodes it";
 	wrong = check(message);

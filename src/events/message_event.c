@@ -116,7 +116,8 @@ static bool is_absent(const json_t *value)
 	return !value || json_is_null(value);
 }
 
-/* Returns the first argument that is neither missing nor null, or `c` if there is none. */
+/* Returns the first argument that is neither missing nor null. If every argument is missing or
+ * null, returns `c`. */
 static const json_t *first_of(const json_t *a, const json_t *b, const json_t *c)
 {
 	const json_t *found = is_absent(a) ? b : a;
@@ -124,8 +125,8 @@ static const json_t *first_of(const json_t *a, const json_t *b, const json_t *c)
 	return is_absent(found) ? c : found;
 }
 
-/* Reads `message` into `event`. Returns NULL if the message is valid. Otherwise returns what is
- * wrong with it. `envelope` is NULL if the message has no envelope. */
+/* Reads `message` into `event`. Returns NULL if the message is valid, otherwise a sentence that
+ * says what is wrong with it. `envelope` is NULL if the message has no envelope. */
 static const char *read_message(struct arena *arena, const json_t *envelope, const json_t *message,
 	struct message_event *event)
 {

@@ -1,6 +1,7 @@
 /*
  * A database commits a batch of 500 changes nearly as fast as one change, so the aim is few, large
- * transactions that still give each write the answer it would have got alone.
+ * transactions that still give each write the answer that it would get from a transaction of its
+ * own.
  *
  * prepare() answers the writes of a batch that need no transaction. run() repeats or halves the
  * transaction until every write has a fate. finish() delivers answers, parks writes and begins
@@ -17,7 +18,7 @@
  *   3. A write with an Idempotency-Key takes effect at most once, unless the outcome of its effect
  *      outside the store is unknown; then a retry carries the effect out again.
  *   4. Effects of a key begin in the order in which they were decided.
- *   5. All state belongs to the committer's thread, except `aborted` and the metrics.
+ *   5. All state belongs to the committer's thread, except `aborted`, `wake` and the metrics.
  */
 #include "flow/committer.h"
 
@@ -43,7 +44,7 @@ struct committer {
 	struct arena arena;    /* memory of the current attempt */
 	struct write **writes; /* the writes of the current batch */
 	struct effects *effects;
-	struct command_list aside; /* writes that wait because the publisher has no room */
+	struct command_list aside; /* writes that wait until the publisher can accept them */
 	/* monotonic time at which the publisher may accept writes of `aside` even if no effect
 	 * ends */
 	int64_t aside_ns;
@@ -163,8 +164,8 @@ static void wait_again(struct committer *committer, struct write *write)
 }
 
 /*
- * Delivers answers, parks BUSY writes and begins effects. Moves to the front of `writes` those that
- * must run again, and returns how many there are. Called after COMMIT.
+ * Delivers answers, parks BUSY writes and begins effects. Moves the writes that must run again to
+ * the front of `writes`, and returns how many writes must run again. Called after COMMIT.
  */
 static size_t finish(struct committer *committer, struct write **writes, size_t count)
 {
@@ -283,7 +284,7 @@ static size_t park_behind(struct committer *committer, struct write **writes, si
 }
 
 /* Runs transactions until every write is answered, parked or waits for its effect. The table in
- * committer.h says what follows each result. */
+ * committer.h lists how the committer reacts to each status. */
 static void run(struct committer *committer, struct write **writes, size_t count,
 	enum transaction_mode mode)
 {
@@ -300,9 +301,9 @@ static void run(struct committer *committer, struct write **writes, size_t count
 		} else if (status == STATUS_LOCK_BUSY && mode == TRANSACTION_WAIT) {
 			mode = TRANSACTION_SKIP;
 		} else if (status == STATUS_POISON && committer->carried) {
-			/* the store may have refused not a write but the record of an effect;
-			 * effects_conclude() has already dealt with the effects, so run the writes
-			 * again */
+			/* The store may have refused the record of an earlier effect instead of a
+			 * write. effects_conclude() has already answered the writes of the earlier
+			 * effects, so run this batch again. */
 			tally_add(&committer->metrics.reruns, 1);
 		} else if (status == STATUS_LOCK_BUSY || status == STATUS_POISON) {
 			isolate(committer, writes, count, mode, status);
@@ -488,8 +489,8 @@ static void drop_aside(struct committer *committer)
 	}
 }
 
-/* Returns the monotonic time at which there is something to do even if no command arrives and no
- * effect ends. */
+/* Returns the monotonic time at which the committer must run again even if no command arrives and
+ * no effect ends. */
 static int64_t next_ns(const struct committer *committer)
 {
 	int64_t parked_ns = parking_next_ns(committer->parking);
@@ -529,11 +530,11 @@ static void count_held(struct committer *committer)
 }
 
 /*
- * Takes the commands that wait in the lane. If there are none, waits until a command arrives, an
- * effect ends or a parked write is due. While writes are set aside, first waits up to GATHER_NS for
- * an effect to end, while commands gather in the lane. Most of these commands would also be set
- * aside, and waking up for each of them would cost more than running it. Returns false if the lane
- * is closed and empty.
+ * Takes the commands that wait in the lane. If the lane is empty, waits until a command arrives, an
+ * effect ends or a parked write is due. While writes are set aside, does not wait for commands: if
+ * the last step ran no transaction, waits up to GATHER_NS for an effect to end, while commands
+ * gather in the lane. Most of these commands would also be set aside, and waking up for each of
+ * them would cost more than running it. Returns false if the lane is closed and empty.
  */
 static bool take(struct committer *committer, struct command_list *fresh)
 {

@@ -2,7 +2,7 @@
  * A committer takes all writes that wait in its lane, up to a bound, runs ONE transaction for them,
  * and answers after COMMIT. There is no timer: while one batch commits, the next batch gathers.
  *
- * What the store may return for a transaction, and what the committer does:
+ * How the committer reacts to each status that the store may return for a transaction:
  *
  *   OK                 delivers the answers, parks BUSY writes, and runs REPEATED and UNAPPLIED
  *                      writes again (flow/write.h explains these fates)
@@ -82,8 +82,8 @@ struct committer_config {
 	 * `perform` and `publishing` are optional. They carry out the effects of the writes whose
 	 * fate decide() has set to EFFECT (see flow/effects.h). perform() runs after COMMIT,
 	 * outside any transaction. It carries out the effects that take no longer than a
-	 * transaction, and sets the `effect` of each of their writes and, if the effect failed, the
-	 * answer. It leaves all other effects BEGUN. The publisher carries those out with
+	 * transaction. It sets the `effect` of each of their writes and, unless the effect is DONE,
+	 * the answer. It leaves all other effects BEGUN. The publisher carries those out with
 	 * `publishing`, on a thread of its own (flow/publisher.h).
 	 */
 	void (*perform)(void *service, const struct write_batch *batch);
@@ -92,8 +92,8 @@ struct committer_config {
 	/*
 	 * Records how the effects of the writes ended, except for writes that are `is_lost`, in the
 	 * transaction that has begun on `session`. May be called again after a rollback. If
-	 * recording fails, the writes are answered with OUTCOME_UNKNOWN. While the
-	 * lane is busy, the next call of decide() records these effects instead: it gets their
+	 * recording fails, the writes are answered with OUTCOME_UNKNOWN. While the lane is busy,
+	 * the next call of decide() records these effects instead of settle(): decide() gets their
 	 * writes as the `ended` of its batch, so that it can lock all rows in one order.
 	 */
 	enum status (*settle)(

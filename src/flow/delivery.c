@@ -8,7 +8,7 @@
  *      the store does not answer, results are kept and recorded later.
  *   2. The transaction that gives a row up also stores the row's dead letter. A row is given up
  *      only if its claim is still ours.
- *   3. After UNREACHABLE_MAX attempts in a row without a connection, the circuit breaker opens.
+ *   3. After UNREACHABLE_MAX consecutive attempts without a connection, the circuit breaker opens.
  *      Until the receiver can be reached again, rows are tried one at a time, and attempts without
  *      a connection are not counted. So only the first few attempts of an outage count.
  *   4. A row is sent at least once: after a crash between sending and recording, it is sent again
@@ -42,7 +42,7 @@ struct sending {
 	struct arena arena;
 	struct claim claim;
 	bool is_used;
-	bool is_known; /* the attempt has ended, and the claim says how */
+	bool is_known; /* the attempt has ended, and `claim` holds its result */
 };
 
 struct delivery {
@@ -54,7 +54,7 @@ struct delivery {
 	atomic_bool stopping;
 
 	struct sending *sendings; /* one for each slot of the notifier */
-	/* the claims of one transaction: ended claims, then new claims; room for 2 * slots */
+	/* the claims of one transaction, at most 2 * slots: ended claims, then new claims */
 	struct claim *claims;
 	struct notice_result *results;
 	struct arena arena; /* memory for one transaction */
@@ -63,7 +63,7 @@ struct delivery {
 	int64_t counted_ns; /* when rows were last counted; 0 if never */
 	atomic_bool woken;  /* there may be more rows to claim; set by any thread */
 
-	unsigned unreachable; /* how many attempts in a row could not connect */
+	unsigned unreachable; /* how many consecutive attempts could not connect */
 	bool is_open;         /* the circuit breaker is open: rows are tried one at a time */
 
 	struct tally pending;
@@ -326,10 +326,10 @@ static void note_reach(struct delivery *delivery, const struct notice_result *re
 	}
 }
 
-/* Concludes a failed attempt. If the row has attempts left, it is retried after our own pause or
- * the pause that the receiver asked for, whichever is longer. An attempt without a connection does
- * not count if the circuit breaker is open, even if it was this attempt that opened the circuit
- * breaker. The row is then due at once. */
+/* Concludes a failed attempt. If the row has attempts left, it is retried after the pause of
+ * claim_backoff_us() or the pause that the receiver requested, whichever is longer. An attempt
+ * without a connection does not count if the circuit breaker is open, even if this attempt has
+ * opened the circuit breaker. The row is then due at once. */
 static void retry_later(
 	struct delivery *delivery, struct sending *sending, const struct notice_result *result)
 {
@@ -381,9 +381,9 @@ static void look(struct delivery *delivery)
 	atomic_store(&delivery->dead.value, dead);
 }
 
-/* Returns how many rows to claim now. If it is not time to claim, returns 0, otherwise the number
- * of slots that are free or whose result is about to be recorded. While the circuit breaker is
- * open, returns 1 only if it is time and no slot is busy. */
+/* Returns how many rows to claim now: if it is time to claim or there may be more rows, the number
+ * of slots that are free or whose result is about to be recorded, otherwise 0. While the circuit
+ * breaker is open, returns 1 if it is time to claim and no slot is busy, otherwise 0. */
 static size_t wanted_rows(const struct delivery *delivery)
 {
 	size_t busy = busy_slots(delivery);
@@ -400,8 +400,9 @@ static bool is_full(const struct delivery *delivery)
 	return busy_slots(delivery) >= (delivery->is_open ? 1 : slots_of(delivery));
 }
 
-/* Records results and claims rows, then waits for new results. Pauses if the store does not
- * answer. If no row can be claimed, does not wake up to claim rows: a result ends the wait. */
+/* Records results and claims rows, then waits for new results. If the store does not answer, waits
+ * at most RETRY_NS. If no row can be claimed before a result arrives, does not wake up at
+ * `look_again_ns`. */
 static void step(struct delivery *delivery)
 {
 	bool answers = exchange(delivery, wanted_rows(delivery));

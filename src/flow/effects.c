@@ -1,7 +1,7 @@
 /*
  * A write in struct effects is either in `added` (its first transaction has committed), with the
- * publisher, in `ended` (its effect is not recorded yet), or in `settling` (a transaction that
- * records its effect is running). It leaves when it is answered.
+ * publisher, in `ended` (its effect has ended but is not recorded), or in `settling` (a transaction
+ * that records its effect is running). The write is removed when it is answered.
  */
 #include "flow/effects.h"
 
@@ -20,12 +20,13 @@
 #define BATCHES_UNDER_WAY 4
 
 /*
- * While a round is under way, new writes wait until it ends. The transaction that records its
- * effects then runs the new writes as well. This saves the fixed cost of a transaction and of a
- * publish: on two cores, two smaller rounds side by side were no faster than one large round with
- * 64 connections, and slower with 256 connections (docs/EXPERIMENTS.md). But if the publisher got
- * its most recent writes PATIENCE_NS ago and a round is still under way, the bus is slow or hangs.
- * New writes then no longer wait, so that sends beyond a user's limit are refused soon.
+ * While a round is under way, new writes that need the publisher wait until the round ends. The
+ * transaction that records the round's effects then runs the new writes as well. This saves the
+ * fixed cost of a transaction and of a publish: on two cores, two smaller rounds side by side were
+ * no faster than one large round with 64 connections, and slower with 256 connections
+ * (docs/EXPERIMENTS.md). But if the publisher got its most recent writes PATIENCE_NS ago and a
+ * round is still under way, the bus is slow or hangs. New writes then no longer wait, so that sends
+ * beyond a user's limit are refused soon.
  */
 #define PATIENCE_NS (40 * NS_PER_MS)
 

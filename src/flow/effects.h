@@ -16,9 +16,9 @@
  * (effects_settling()). So while a lane is busy, its effects cost no COMMIT of their own. If that
  * transaction fails in a way that certainly changed nothing, the effects are recorded by a
  * transaction of their own. If its outcome is unknown, the transaction is never repeated, and the
- * writes whose effects are DONE or FAILED are answered with OUTCOME_UNKNOWN: nobody knows
- * whether their effects are recorded and, for example, whether what a failed effect had reserved
- * was given back.
+ * writes whose effects are DONE or FAILED are answered with OUTCOME_UNKNOWN, because their effects
+ * may or may not be recorded. For example, the slot of a failed send may or may not have been given
+ * back.
  *
  * Private to flow/; used only on the committer's thread.
  */
@@ -38,7 +38,7 @@ struct effects *effects_new(
 void effects_start(struct effects *effects);
 void effects_stop(struct effects *effects);
 
-/* No effect may be under way. */
+/* Frees `effects`. No effect may be under way. */
 void effects_free(struct effects *effects);
 
 /* Returns whether the publisher would carry out the effect of this write. */
@@ -54,10 +54,10 @@ size_t effects_room(struct effects *effects, int64_t *until_ns);
 /* Returns how many writes wait for an effect to end or to be recorded. */
 size_t effects_count(const struct effects *effects);
 
-/* Notes a write whose fate is EFFECT and whose transaction has committed. */
+/* Adds a write whose fate is EFFECT and whose first transaction has committed. */
 void effects_add(struct effects *effects, struct write *write);
 
-/* Begins the effects of the writes that were added. */
+/* Begins the effects of the writes that effects_add() has added. */
 void effects_carry_out(struct effects *effects);
 
 /* Takes back from the publisher the writes whose effects have ended. */

@@ -2,10 +2,10 @@
  * One thread repeats three steps: it fetches messages, applies them in a transaction, and
  * acknowledges them. The transaction recognises repeated messages, so a crash between COMMIT and
  * the acknowledgement is harmless: the bus delivers the messages again and nothing changes. If the
- * store cannot apply what was fetched, the intake keeps it and tries again until the store can,
- * and fetches nothing meanwhile: every delivery in vain would bring a message closer to the bus's
- * limit on deliveries. A store that is connected may also refuse for a long time, because its disk
- * is full or somebody has locked a table.
+ * store cannot apply the fetched messages, the intake keeps them, retries until the store applies
+ * them, and fetches nothing meanwhile. Otherwise each redelivery would bring the messages closer to
+ * the bus's limit on deliveries. Even a connected store may refuse messages for a long time: its
+ * disk may be full, or another session may have locked a table.
  *
  * Invariant: a message is acknowledged only after the COMMIT of the transaction in which it was
  * applied, recognised as a repeat, or treated as poison.
@@ -25,8 +25,8 @@
 
 #define FETCH_MAX 256
 #define FETCH_NS (1 * NS_PER_S)
-#define RETRY_NS (100 * NS_PER_MS)  /* the first pause; each further one is twice as long … */
-#define RETRY_MAX_NS (1 * NS_PER_S) /* … up to this */
+#define RETRY_NS (100 * NS_PER_MS)  /* the first pause; each later pause is twice as long */
+#define RETRY_MAX_NS (1 * NS_PER_S) /* the longest pause */
 #define TRIES_MAX 20
 #define ARENA_SIZE (128 * 1024)
 #define SHOWN_BYTES 64
@@ -42,11 +42,13 @@ struct intake {
 	struct bus_delivery deliveries[FETCH_MAX];
 	struct intake_item items[FETCH_MAX];
 
-	/* the pause after the last try that failed; 0 after one that worked */
+	/* how long the pause after the last failed attempt was; 0 after a successful attempt */
 	int64_t pause_ns;
-	/* logged that a message can neither be used nor put aside; nothing was taken since then */
+	/* the log says that a message can neither be used nor put aside, and no message has been
+	 * taken since then */
 	bool has_logged_poison;
-	/* logged that the store refuses what was fetched last; nothing was taken since then */
+	/* the log says that the store refuses the fetched messages, and no message has been taken
+	 * since then */
 	bool has_logged_refusal;
 
 	struct tally taken;
@@ -102,7 +104,7 @@ static enum status isolate(struct intake *intake, struct intake_item *items, siz
 	return apply(intake, items, 1);
 }
 
-/* Poison is counted when it is acknowledged. */
+/* Counts applied and repeated messages. Poison is counted later, by report_poison(). */
 static void count_taken(
 	struct intake *intake, const struct intake_item *items, size_t count, size_t repeated)
 {
@@ -144,7 +146,7 @@ static void log_poison(const struct intake *intake, const struct intake_item *it
 		delivery->value.data);
 }
 
-/* Waits before the next try, each time longer, or until the intake is stopped. */
+/* Waits before the next attempt, longer each time. Returns early if the intake is stopped. */
 static void pause_intake(struct intake *intake)
 {
 	int64_t longer_ns = 2 * intake->pause_ns;
@@ -155,8 +157,8 @@ static void pause_intake(struct intake *intake)
 	bell_wait(&intake->bell, intake->pause_ns);
 }
 
-/* Logs the first refusal that comes after the longest pause, unless the store is down: the store's
- * adapter logs that. */
+/* Logs once that the store refuses the messages, when the pause has reached RETRY_MAX_NS. Logs
+ * nothing while the store is down, because the store's adapter logs an outage. */
 static void report_refusal(struct intake *intake, size_t count, enum status status)
 {
 	struct store *store = intake->config.store;
@@ -171,8 +173,8 @@ static void report_refusal(struct intake *intake, size_t count, enum status stat
 	intake->has_logged_refusal = true;
 }
 
-/* Applies the first `count` items, however long the store refuses. Returns false if the intake is
- * stopped before that, or if the store refuses an item even as a dead letter. */
+/* Applies the first `count` items, and retries for as long as the store refuses them. Returns false
+ * if the intake is stopped first, or if the store refuses an item even as a dead letter. */
 static bool apply_all(struct intake *intake, size_t count)
 {
 	enum status status = apply(intake, intake->items, count);
@@ -187,7 +189,7 @@ static bool apply_all(struct intake *intake, size_t count)
 	return status == STATUS_OK;
 }
 
-/* Puts poison aside, then acknowledges all messages. Returns false if the bus refuses either. */
+/* Puts poison aside, then acknowledges all messages. Returns false if one of these steps fails. */
 static bool acknowledge(struct intake *intake, size_t count)
 {
 	if (intake->config.put_aside &&
@@ -211,8 +213,8 @@ static void report_poison(struct intake *intake, size_t count)
 	}
 }
 
-/* Logs the first poison among messages that could not be taken, as the likely reason, unless one
- * was logged since messages were last taken. */
+/* Logs the first poison among messages that could not be taken, as the likely reason. Logs nothing
+ * if it has logged such a message before and no messages have been taken since then. */
 static void report_stuck_poison(struct intake *intake, size_t count)
 {
 	const struct intake_item *poison = NULL;
@@ -223,7 +225,7 @@ static void report_stuck_poison(struct intake *intake, size_t count)
 		return;
 	log_line(LOG_WARN, "intake",
 		"%s: message at %.*s can neither be used (%s) nor put aside yet; it is "
-		"tried again, and what comes after it may have to wait",
+		"tried again, and later messages may have to wait",
 		intake->config.name, (int)poison->delivery->position.len,
 		poison->delivery->position.data, poison->poison);
 	intake->has_logged_poison = true;

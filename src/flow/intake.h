@@ -4,7 +4,7 @@
  * applied before (see inbox_keep_new), so every event takes effect once, even if the bus delivers
  * it again.
  *
- * What the store may return for a transaction, and what the intake does:
+ * How the intake reacts to each status that the store may return for a transaction:
  *
  *   OK                          acknowledges the messages
  *   RERUN, LOCK_BUSY            runs the transaction again at once, a bounded number of times

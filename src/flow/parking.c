@@ -1,8 +1,8 @@
 /*
- * Parked commands wait per key in a small hash table that one committer owns, so it needs no lock.
- * When a key is due, all its commands leave together, which keeps their order. A command whose
- * deadline passes leaves without the others, which stay in order. Few commands are ever parked,
- * so the next due time is found by walking through the table.
+ * Parked commands wait per key in a small hash table. The table belongs to one committer, so it
+ * needs no lock. When a key is due, all its commands are removed together, which keeps their order.
+ * A command whose deadline passes is removed alone, and the other commands of its key stay in
+ * order. Few commands are ever parked, so the next due time is found by walking through the table.
  */
 #include "flow/parking.h"
 
@@ -20,7 +20,7 @@ struct parked_key {
 	int64_t due_ns;
 	int64_t expires_ns; /* the earliest deadline of its commands */
 	size_t key_len;
-	char key[]; /* a copy, because the first command may leave before the other commands */
+	char key[]; /* a copy, because the command that has the key may be removed first */
 };
 
 struct parking {

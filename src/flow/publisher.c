@@ -24,7 +24,8 @@ struct round {
 struct publisher {
 	struct publisher_config config;
 	struct round rounds[ROUNDS_MAX]; /* used only on the publisher's thread */
-	/* writes that the committer has not taken back yet; used only on the committer's thread */
+	/* how many writes the committer has passed to the publisher and not taken back yet; used
+	 * only on the committer's thread */
 	size_t count;
 	pthread_t thread;
 	bool has_thread;

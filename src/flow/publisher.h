@@ -37,8 +37,8 @@ struct publish_ops {
 	 */
 	void (*publish)(void *service, const struct write_batch *round);
 
-	/* Sets the `effect` of the writes whose effects have ended, and the answer of the writes
-	 * whose effects failed. Called after each publish() and collect(). Does not block. */
+	/* Sets the `effect` of the writes whose effects have ended and, unless the effect is DONE,
+	 * the answer. Called after each publish() and collect(). Does not block. */
 	void (*look)(void *service, const struct write_batch *round);
 
 	/* Required if publish() leaves effects under way. collect() blocks until more effects have
@@ -66,8 +66,8 @@ struct publisher;
 /* Creates a publisher without a thread. */
 struct publisher *publisher_new(const struct publisher_config *config);
 
-/* Starts the thread. Without a thread, publisher_give() carries out the effects itself; only
- * tests use this. */
+/* Starts the thread. Tests may use a publisher without a thread; publisher_give() then carries out
+ * the effects itself. */
 void publisher_start(struct publisher *publisher);
 
 /* Ends the thread, if there is one. The publisher must hold no writes. */
@@ -78,8 +78,8 @@ void publisher_free(struct publisher *publisher);
 /* The functions below may be called only on the committer's thread. */
 
 /* publisher_count() returns how many writes the publisher has now, and publisher_room() returns how
- * many more it should get. The publisher may get more than that, because parked writes run again
- * even if there is no room for them. */
+ * many more it should get before it has `writes_max`. The publisher may get more than `writes_max`
+ * writes, because parked writes run again whatever publisher_room() returns. */
 size_t publisher_count(const struct publisher *publisher);
 size_t publisher_room(const struct publisher *publisher);
 

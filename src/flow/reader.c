@@ -1,9 +1,9 @@
 /*
- * A reader looks up one batch after the other. A batch has all waiting reads with small answers. It
- * also has reads with large answers (more than LARGE_ANSWER bytes): at most one per user, and up to
- * ROUND_BYTES in total. So the memory is bounded whatever clients request, and a user who requests
- * a hundred long lists delays other users by only one list. Reads that do not fit wait for the next
- * batch.
+ * A reader looks up one batch after the other. A batch contains all waiting reads with small
+ * answers. It also contains reads with large answers (more than LARGE_ANSWER bytes): at most one
+ * per user, and up to ROUND_BYTES in total. So the memory is bounded whatever clients request, and
+ * a user who requests a hundred long lists delays other users by only one list. Reads that do not
+ * fit wait for the next batch.
  *
  * A batch begins only after the loops have taken the large answers of the previous batch. Otherwise
  * answers could pile up in front of a busy loop, where no limit applies to them.
@@ -79,7 +79,7 @@ static bool is_late(const struct reader *reader, struct command *command)
 }
 
 /* Runs reads with their own look_up() one by one, then all other reads together. Skips reads that
- * became late while others were looked up. */
+ * became late while other reads were looked up. */
 static enum status try_once(struct reader *reader, struct read **reads, size_t count)
 {
 	struct session *session = reader->config.session;

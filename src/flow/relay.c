@@ -143,8 +143,8 @@ static bool bus_has_just_returned(const struct relay_worker *worker)
 
 /*
  * Returns how many rows to claim now. While the bus is away, one row per poll is enough to notice
- * that it is back. After a batch was returned, the worker pauses before it claims again, even if
- * the bus seems to be up: otherwise the worker would claim and return rows without end while the
+ * that the bus is back. After a batch was returned, the worker pauses before it claims again, even
+ * if the bus seems to be up: otherwise the worker would claim and return rows without end while the
  * bus repeatedly connects and fails.
  */
 static size_t claim_limit(struct relay_worker *worker)
@@ -364,8 +364,8 @@ static enum status renew(struct relay_worker *worker)
 }
 
 /*
- * Once a third of the lease has passed, renews it and drops the rows that another relay has claimed
- * meanwhile. Drops all rows if the renewal fails.
+ * Once a third of the lease has passed, renews the lease and drops the rows that another relay has
+ * claimed meanwhile. Drops all rows if the renewal fails.
  */
 static void drop_lost(struct relay_worker *worker)
 {

@@ -1,7 +1,7 @@
 /*
  * The order of the steps makes Idempotency-Keys safe: see flow/keyed_writes.c. The first step
  * records how the effects of earlier batches ended, under the Idempotency-Keys of their writes. So
- * a write of this batch that repeats such a key finds the answer.
+ * a write of this batch with the same Idempotency-Key finds the answer.
  */
 #include "flow/transaction.h"
 

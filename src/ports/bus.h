@@ -106,7 +106,7 @@ struct bus_channel {
 	const struct bus_group *groups;
 	size_t group_count;
 
-	/* The next two members are for engines that store messages by subject (JetStream). */
+	/* `stream` and `subjects` are for engines that store messages by subject (JetStream). */
 	/* the name of the stream, e.g. "ENTITLEMENTS"; if NULL, the channel's name in capitals,
 	 * with each "." and "-" replaced by "_" */
 	const char *stream;

@@ -23,8 +23,8 @@
 /*
  * A user's limit in the cache: the hash RateLimiterCache:<userId> with the fields rateLimit,
  * currentCount, windowStart (microseconds since 1970) and windowLength (microseconds). The hash
- * expires with the window. No number is negative, counts stay below 10^15 and times below 10^17; a
- * user id has at most 256 bytes.
+ * expires with the window. No number except windowStart is negative, counts stay below 10^15 and
+ * times below 10^17; a user id has at most 256 bytes.
  */
 struct cached_limit {
 	struct slice user_id;
@@ -60,11 +60,11 @@ struct cached_limit {
  * lease. After a commit, a writer refreshes the cache, which also deletes the lease. So a reader
  * never caches a value older than the last refresh:
  *
- *   what happened since the reader took its lease    why its value is not written
+ *   event since the reader took its lease            why the cache refuses the reader's value
  *   a refresh                                        the lease is gone
  *   a refresh, then a deletion, eviction or expiry   the lease is gone
  *   the lease expired                                the lease is gone
- *   the lease expired, and another reader took one   it is a different lease
+ *   the lease expired, another reader took a lease   the reader's lease is not the current lease
  *
  * Only readers create entries. A refresh replaces an existing entry unless the entry has a later
  * version. So the cache never serves a value older than the last refreshed value, in whatever order

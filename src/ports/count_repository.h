@@ -23,8 +23,8 @@ struct count_bounds {
 /*
  * Several additions to one count, folded into one: their sum, and the lowest and highest partial
  * sum (`lowest` <= 0 <= `highest`). The addition applies only if value + lowest and value + highest
- * are within int64 and within the count's bounds; then the value after every step is within them,
- * too.
+ * are within int64 and within the count's bounds; then the value after every single addition is
+ * within them, too.
  */
 struct count_addition {
 	struct slice item_id;
@@ -32,7 +32,7 @@ struct count_addition {
 	int64_t lowest;
 	int64_t highest;
 
-	bool applied;  /* output: false if the count does not exist or a step leaves the bounds */
+	bool applied;  /* output: false if the count is missing or an addition leaves its bounds */
 	int64_t value; /* output: the value after the addition */
 };
 

@@ -1,8 +1,8 @@
 /*
  * Stores messages between users. Each message is one row whose key begins with the receiver, so
- * that a cluster can distribute the table by receiver. A second table holds who talks with whom,
- * and roughly when the last message of each conversation was sent. Functions block, take a session
- * of the same store, and return a status that ports/store.h lists.
+ * that a cluster can distribute the table by receiver. A second table has a row for each
+ * conversation of each user, with the approximate time of the conversation's last message.
+ * Functions block, take a session of the same store, and return a status that ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_MESSAGE_REPOSITORY_H
 #define QUIPU_PORTS_MESSAGE_REPOSITORY_H
@@ -82,7 +82,7 @@ struct unread_count {
 	int64_t count;
 };
 
-/* A row of the table that says who talks with whom, for `quipu verify`. */
+/* A row of the table conversations, for `quipu verify`. */
 struct conversation_row {
 	struct slice user_id;
 	struct slice other_id;

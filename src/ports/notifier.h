@@ -47,7 +47,7 @@ struct notifier_ops {
 	size_t (*free_slots)(struct notifier *notifier);
 
 	/* Takes a free slot and starts to send the notice. The caller makes sure that a slot is
-	 * free. Copies what it needs of `notice`. Never blocks for long. */
+	 * free. Copies the parts of `notice` that it needs. Never blocks for long. */
 	void (*send)(struct notifier *notifier, const struct notice *notice);
 
 	/*

@@ -50,8 +50,8 @@ enum session_kind { SESSION_WRITE, SESSION_READ };
  * The fingerprint of a request (inbound/fingerprint.h) begins with one byte for its version, so
  * that later versions of the program know how it was computed. Fingerprints of the first version
  * have no such byte: they are the SHA-256 of the method, path and body as the client sent them.
- * They are still recognised, because a key that was stored before an upgrade may stay valid for
- * another day.
+ * They are still recognised, because a key that was stored before an upgrade stays valid until it
+ * expires.
  */
 #define FINGERPRINT_VERSION 2
 #define FINGERPRINT_SIZE 33
@@ -77,7 +77,7 @@ struct idempotency_record {
 	 */
 	struct slice owner; /* empty if the record is not pending */
 	bool lease_is_over; /* set by idempotency_find */
-	/* kept for the service, which may need it if a later attempt begins the effect again */
+	/* text of the service, which may need it if a later attempt begins the effect again */
 	struct slice note;
 	bool was_ours; /* set by idempotency_claim, idempotency_finish, idempotency_forget and
 			  idempotency_release: the call has changed the record */

@@ -135,7 +135,7 @@ def test_a_database_that_is_served_is_refused_and_left_alone(moved_from, binary,
     server = serve(target, *ALL)
     before = tables_of(database)
     refused = copy(binary, store, database)
-    assert refused.returncode == 1 and "a quipu serves this database; stop it first" in refused.stderr
+    assert refused.returncode == 1 and "a Quipu server uses this database; stop it first" in refused.stderr
     assert tables_of(database) == before and not (store.data / "moved").exists()
     post(server, "/api/v1/internal/counts", {"itemId": "goes-on"})
     assert run(binary, "migrate", *target.arguments()).returncode == 0, "servers do not exclude each other"
@@ -150,7 +150,7 @@ def test_a_server_that_waits_to_migrate_counts_as_one(moved_from, binary, serve,
         wait_until(lambda: database.query("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"),
                    "the server waits for the other migration")
         refused = copy(binary, store, database)
-    assert refused.returncode == 1 and "a quipu serves this database" in refused.stderr
+    assert refused.returncode == 1 and "a Quipu server uses this database" in refused.stderr
     assert not (store.data / "moved").exists()
     server.wait_ready()
 
@@ -305,8 +305,8 @@ def test_a_copy_that_fails_says_where_things_stand_and_what_to_do(moved_from, bi
         file.execute("UPDATE pot SET pot_name = char(0)")
     failed = copy(binary, store, database)
     assert failed.returncode == 1 and "PostgreSQL says" in failed.stderr, failed.stderr
-    assert f"Until the copy is complete, no server can start on the folder, because {store.data}/moved exists, and none on the " \
-        "database." in failed.stderr
+    assert f"Until the copy is complete, no server can start on the folder, because {store.data}/moved exists, and no server " \
+        "can start on the database." in failed.stderr
     assert "Remove the cause and run quipu copy again" in failed.stderr
     with contextlib.closing(sqlite3.connect(store.data / "pots.db")) as file, file:
         file.execute("UPDATE pot SET pot_name = ?", (good,))

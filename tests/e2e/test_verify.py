@@ -353,7 +353,7 @@ def test_only_what_runs_there_is_verified(binary, serve, sqlite_store):
     assert server.ask("GET", "/operator/verify").json() == {"services": ["counts", "pots"]}
     assert [line.split(":")[0] for line in verify(binary, server).stdout.splitlines()] == ["counts", "pots"]
     told = verify(binary, server, "limits", "--json")
-    assert told.returncode == 1 and "the server does not run this role" in told.stderr
+    assert told.returncode == 1 and "the server does not run this service" in told.stderr
     assert set(json.loads(told.stdout)) == {"service", "error"}
     answer = server.ask("GET", "/operator/verify/limits")
     assert (answer.status, answer.code) == (404, "ROLE_NOT_HERE")

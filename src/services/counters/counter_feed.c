@@ -14,10 +14,10 @@
 #include "base/failpoint.h"
 #include "runtime/bell.h"
 
-#define LOOK_NS (5 * NS_PER_S) /* the longest time between two reads */
+#define LOOK_NS (5 * NS_PER_S) /* the longest time between two reads of the counters */
 #define SELDOM_NS (3600 * NS_PER_S)
-#define PAUSE_NS (20 * NS_PER_MS)  /* the shortest time between two reads */
-#define RETRY_NS (200 * NS_PER_MS) /* pause after a read that the store did not answer */
+#define PAUSE_NS (20 * NS_PER_MS)  /* the shortest pause after a read of the counters */
+#define RETRY_NS (200 * NS_PER_MS) /* the pause after a read that the store did not answer */
 #define CHUNK 1000
 
 struct counter_feed {

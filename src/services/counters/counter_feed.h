@@ -1,9 +1,9 @@
 /*
  * Keeps open streams up to date. When this process commits a change, the intake publishes it to the
- * hub at once. Other processes announce their commits on the store, and through the cache if there
- * is one, without saying whose counter has changed. The feed, a thread of its own, then reads the
- * counters of all users who have a stream in this process. Because an announcement can get lost,
- * the feed also reads these counters every few seconds.
+ * hub at once. Other processes announce their commits through the store, and also through the cache
+ * if there is one. An announcement does not say whose counter has changed, so the feed, a thread of
+ * its own, then reads the counters of all users who have a stream in this process. Because an
+ * announcement can get lost, the feed also reads these counters every few seconds.
  */
 #ifndef QUIPU_SERVICES_COUNTERS_COUNTER_FEED_H
 #define QUIPU_SERVICES_COUNTERS_COUNTER_FEED_H

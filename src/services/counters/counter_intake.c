@@ -254,7 +254,7 @@ static void refresh_cache(struct cache_session *cache, struct arena *arena,
 		cached[i].updated_us = rows[i].updated_us;
 	}
 	status = cache->ops->counter_refresh(cache, cached, count);
-	(void)status; /* if this fails, the cache deletes these counters before it is used again */
+	(void)status; /* if this fails, the adapter deletes the counters before the cache is used */
 }
 
 void counters_publish(struct counters *counters, struct cache_session *cache, struct arena *arena,

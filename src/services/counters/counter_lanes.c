@@ -1,5 +1,5 @@
 /* The callbacks through which the lanes of counters run lookups and repairs. Every write (a
- * repair, or a step of an erasure) has its own decide(), so the service needs none. */
+ * repair, or a step of an erasure) has its own decide(), so the service does not define one. */
 #include "services/counters/counter_lookup.h"
 #include "services/counters/counter_verify.h"
 

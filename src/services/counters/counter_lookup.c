@@ -1,7 +1,7 @@
 /*
  * The lookups of a batch are merged into sorted entries without duplicates, so that the cache and
- * the store look up each user once. Without a cache, or while the cache is away, all entries come
- * from the store.
+ * the store look up each user once. Without a cache, or while the cache is unavailable, all entries
+ * come from the store.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ void counter_write(struct buffer *body, const struct counter_row *row)
 	buffer_text(body, "\"}");
 }
 
-/* One thing to look up: a user's counter, or the list of all counters of the user. */
+/* A value to look up: a user's counter, or the list of all counters of the user. */
 struct entry {
 	struct slice user_id;
 	bool is_list;
@@ -145,7 +145,7 @@ static void fill_cache(const struct entries *entries)
 		return;
 	FAILPOINT("counters.filling");
 	status = cache->ops->counter_fill(cache, filled, count);
-	(void)status; /* if this fails, the entries are just not cached */
+	(void)status; /* if the fill fails, the entries are just not cached */
 }
 
 /* ---- the store --------------------------------------------------------------------------- */

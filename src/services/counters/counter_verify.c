@@ -180,7 +180,7 @@ struct gap {
 	struct slice last; /* the last message id that was compared */
 };
 
-/* Returns a message of the user, with the current time as the time of its event. */
+/* Returns a message of the user, with the current time as the time of the message's event. */
 static struct counter_message message_now(struct slice user_id, struct slice message_id)
 {
 	return (struct counter_message){.user_id = user_id,

@@ -123,8 +123,8 @@ static struct wording wording_of(enum status status)
 	}
 }
 
-/* Returns the problem that answers a refused change. `members` is for additional members of the
- * problem, and may already contain some. */
+/* Returns the problem that answers a refused change. `members` holds additional members of the
+ * problem; the count's state is appended to them if it is the reason for the refusal. */
 static struct answer answer_refused(struct buffer *members, struct slice item_id,
 	enum status status, const struct count_state *state)
 {

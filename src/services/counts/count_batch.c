@@ -4,21 +4,21 @@
  *
  *   plain   only additions, whose sums do not overflow: one UPDATE for all counts, without reading
  *           them first
- *   locked  anything else: locks all rows in id order, runs the commands of each
+ *   locked  all other batches: locks all rows in id order, runs the commands of each
  *           count one by one in memory, and writes the rows that changed
  *
  * If a batch must lock even one row, it first locks all of its rows, in id order. Otherwise the
  * UPDATE of one process and the locks of another could deadlock. There is one exception: counts
- * that a plain UPDATE did not change are locked after it; if that deadlocks, the store returns
- * RERUN.
+ * that a plain UPDATE did not change are locked after the UPDATE. If these locks deadlock, the
+ * store returns RERUN.
  *
  * A command with several steps needs all of its rows before it can be decided. Batches with such a
  * command run in count_bulk.c.
  *
- * An UPDATE applies either all additions to a count or none. If one of them would exceed the
- * bounds, none is applied; the locked way then refuses exactly that addition. For a count that has
- * reached its bound (sold out), one locked read serves all requests of a batch, and nothing is
- * written.
+ * An UPDATE applies either all additions to a count or none. If one addition would exceed the
+ * bounds, the UPDATE applies none of them. They then run one by one on the locked row, and only
+ * those that exceed the bounds are refused. For a count that has reached its bound (sold out), one
+ * locked read serves all requests of a batch, and nothing is written.
  */
 #include "services/counts/count_batch.h"
 

@@ -3,15 +3,15 @@
  * every command of the batch in memory, in order of arrival.
  *
  * A command with steps runs in the lane of its first item. Its other items may belong to other
- * lanes. For the commands of those lanes, it is like a command of another process: only row locks
- * keep the commands apart, and all commands take row locks in the same order.
+ * lanes, whose commands run at the same time. As with commands of another process, only row locks
+ * keep these commands apart, and all commands take row locks in the same order.
  */
 #ifndef QUIPU_SERVICES_COUNTS_BULK_H
 #define QUIPU_SERVICES_COUNTS_BULK_H
 
 #include "services/counts/count_batch.h"
 
-/* Returns whether the batch has a bulk command: one that consists of steps. */
+/* Returns true if the batch has a bulk command, which is a command with steps. */
 bool count_bulk_is_in(const struct write_batch *batch);
 
 /* Decides the fate of every write of the batch; see flow/committer.h. If one row of a command is

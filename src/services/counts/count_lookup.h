@@ -40,7 +40,7 @@ struct count_listing {
 	const struct count_repository *repository;
 	struct slice path; /* the raw path, for the link to the next page */
 	struct slice prefix;
-	struct slice after; /* id of the last count seen; empty to start at the first */
+	struct slice after; /* last id of the previous page; empty for the first page */
 	size_t limit;
 };
 

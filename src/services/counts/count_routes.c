@@ -209,7 +209,7 @@ static size_t count_item_ids(struct input *input)
 
 /*
  * Refuses a comma that is not encoded. Some clients write a list as itemIds=a,b, and others do not
- * encode a comma that is part of an id. The server cannot tell the two apart.
+ * encode a comma that is part of an id. The server cannot distinguish these two cases.
  */
 static void refuse_commas(struct input *input)
 {
@@ -241,7 +241,7 @@ static void get_by_id(struct counts *counts, struct input *input, size_t asked)
 	submit_lookup(counts, input, item_ids, count, false);
 }
 
-/* Returns an id from the query. It may be absent or empty. */
+/* Returns an id from the query. The parameter may be absent or empty. */
 static struct slice read_page_id(struct input *input, const char *name)
 {
 	struct slice id = input_query(input, name);

@@ -56,8 +56,8 @@ struct count_fold {
 	int64_t highest;
 };
 
-/* Folds in one more addition. If the sum would overflow int64, returns false and changes nothing:
- * these additions cannot be folded. */
+/* Folds in one more addition. If the sum would overflow int64, the additions cannot be folded:
+ * returns false and changes nothing. */
 QP_MUST_CHECK bool count_fold_add(struct count_fold *fold, int64_t amount);
 
 #endif

@@ -24,8 +24,8 @@ static void check_count(struct verify_page *page, const struct count_row *row)
 			page, id, "id", "%.*s: a count cannot have this id", (int)id.len, id.data);
 	if (!count_is_within(row->value, &row->bounds))
 		verify_differ(page, id, "out-of-bounds",
-			"%.*s: its value, %lld, is outside its bounds", (int)id.len, id.data,
-			(long long)row->value);
+			"%.*s: the value %lld is outside the bounds of the count", (int)id.len,
+			id.data, (long long)row->value);
 	verify_time(page, id, "last_updated_at", row->updated_us);
 }
 
@@ -62,8 +62,8 @@ static struct slice string_of(struct arena *arena, const json_t *object, const c
 }
 
 /* Reads a stored answer. If `is_whole` is true, the request was a creation or a PUT, and the answer
- * contains the whole count; otherwise the request was a change. Returns false if no answer of the
- * service to such a request has this form. */
+ * contains the whole count; otherwise the request was a change. Returns false if the service never
+ * sends an answer of this form to such a request. */
 static bool read_kept(
 	struct arena *arena, const struct kept_answer *key, bool is_whole, struct kept_count *kept)
 {
@@ -158,8 +158,8 @@ static enum status compare_with_counts(const struct counts *counts, struct sessi
 
 		if (row->exists && row->updated_us < kept[i].updated_us - VERIFY_SKEW_US)
 			verify_differ(page, row->item_id, "older-than-kept",
-				"%.*s: according to a stored answer, it was created or set "
-				"%lld s after its last update",
+				"%.*s: according to a stored answer, the count was created or set "
+				"%lld s after the last_updated_at of its row",
 				(int)row->item_id.len, row->item_id.data,
 				(long long)((kept[i].updated_us - row->updated_us) / 1000000));
 	}

@@ -29,7 +29,7 @@ struct dialog_command {
 	const struct slice *message_ids;
 	size_t message_count;
 	bool up_to_exists;
-	/* some messages up to `up_to` stay unread, because one command marks a limited number */
+	/* some messages up to `up_to` stay unread, because a command marks a limited number */
 	bool has_more;
 };
 

@@ -12,7 +12,7 @@ struct dialog_lookup {
 	enum dialog_list list;
 	struct slice user_id;  /* the caller */
 	struct slice other_id; /* the other user, who may be the caller; only for MESSAGES */
-	struct slice before;   /* id of a message; empty to start at the newest */
+	struct slice before;   /* the previous page's oldest message id; empty for the first page */
 	size_t limit;
 };
 

@@ -10,7 +10,7 @@
 #define LIST_LIMIT 100
 #define CONVERSATIONS_LIMIT 50
 #define TEXT_BYTES_MAX (16 * 1024)
-#define MESSAGE_BYTES_MAX (6 * TEXT_BYTES_MAX) /* the longest JSON of one message */
+#define MESSAGE_BYTES_MAX (6 * TEXT_BYTES_MAX) /* the longest JSON of a message's text */
 #define READ_BODY_MAX (1024 * 1024)
 
 /* Returns the caller's id: the subject of the token or, if tokens are not checked, the header
@@ -20,7 +20,8 @@ static struct slice read_user(struct input *input)
 	const struct caller *caller = &input->request->caller;
 	struct slice user_id = request_header(input->request, "X-User-Id");
 
-	_Static_assert(TOKEN_SUBJECT_MAX == ID_BYTES_MAX, "every subject fits as an id");
+	_Static_assert(
+		TOKEN_SUBJECT_MAX == ID_BYTES_MAX, "every subject of a token must fit into an id");
 	if (caller->kind == CALLER_USER)
 		return caller->name;
 	if (request_header_count(input->request, "X-User-Id") > 1)

@@ -87,7 +87,7 @@ static void check_row(struct verify_page *page, const struct conversation_row *b
 			"%.*s: there is a conversation, but no message", (int)id.len, id.data);
 	else if (is_ahead || slice_compare(after->last_span, span_of(last_id)) < 0)
 		verify_differ(page, id, "span-differs",
-			"%.*s: its last message is %.*s, but last_span in its row is %.*s",
+			"%.*s: the last message is %.*s, but last_span in the row is %.*s",
 			(int)id.len, id.data, (int)last_id.len, last_id.data,
 			(int)after->last_span.len, after->last_span.data);
 }

@@ -1,10 +1,11 @@
 /*
  * Renders the answers about entitlements. Members are in the order of the specification's examples.
- * A state conflict carries the current entitlement, so that the caller need not look it up.
+ * The answer to a state conflict includes the current entitlement, so that the caller need not look
+ * it up.
  */
 #include "services/entitlements/entitlement_answers.h"
 
-/* Writes the members of an entitlement, without its user. */
+/* Writes the members of an entitlement except user_id. */
 static void write_rest(struct buffer *body, const struct entitlement_row *row)
 {
 	buffer_member(body, "stock_keeping_unit", row->unit);

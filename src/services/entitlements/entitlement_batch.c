@@ -4,12 +4,13 @@
  * because a broker is unreachable.
  *
  * Invariant: the version of an entitlement grows by one with every change of its status, and each
- * version has exactly one event. The step counts the other changes within a version, and each
- * change has exactly one audit line. If several commands of a batch change the same row or source,
- * it is written once, with its final state.
+ * version has exactly one event. The step counts the changes within a version that keep the status.
+ * Each change has exactly one audit line. If several commands of a batch change the same row or
+ * source, the row or source is written once, with its final state.
  *
- * A batch reads only the sources that its commands name, and the number of sources of each row. For
- * a new entitlement, which is the usual case of a grant, the batch reads no sources.
+ * A batch reads only the sources that its commands name, the source MIGRATED for revokes, and the
+ * number of sources of each row. For a new entitlement, which is the usual case of a grant, the
+ * batch reads no sources.
  */
 #include "services/entitlements/entitlement_batch.h"
 
@@ -63,8 +64,8 @@ struct fold {
 	size_t source_count;
 };
 
-/* Returns the source that a command names, in its initial state. For a revoke of all sources, which
- * names none, the result has no kind. */
+/* Returns the source that a command names, in its initial state. A revoke of all sources names no
+ * source; for such a revoke, the kind of the result is empty. */
 static struct entitlement_source source_named(const struct entitlement_command *command)
 {
 	struct entitlement_source source = {.user_id = command->user_id, .unit = command->unit};
@@ -112,8 +113,8 @@ static void sort_sources(struct fold *fold)
 	fold->source_count = kept;
 }
 
-/* Collects in `sources` the sources that the commands name. `sources` has room for two sources per
- * command. */
+/* Collects in `sources` the sources that the commands name, and MIGRATED for each revoke of a
+ * purchase. `sources` has room for two sources per command. */
 static void name_sources(struct fold *fold, struct entitlement_source *sources)
 {
 	fold->sources = sources;

@@ -130,7 +130,7 @@ enum status entitlement_look_up(const struct entitlements *entitlements, struct 
 	if (page_count > 0)
 		status = look_up_pages(repository, session, batch->arena, pages, page_count);
 	if (status == STATUS_OK && few_count > 0)
-		/* one extra source shows whether there are more */
+		/* one extra source shows whether there are more than ENTITLEMENT_SOURCES_FEW */
 		status = look_up_single(repository, session, batch->arena, few, few_count,
 			ENTITLEMENT_SOURCES_FEW + 1);
 	if (status == STATUS_OK && all_count > 0)

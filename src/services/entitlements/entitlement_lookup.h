@@ -52,7 +52,7 @@ struct audit_lookup *audit_lookup_new(struct arena *arena);
 
 /*
  * Reads a cursor from the link to the next page: the time, version, step and unit of the last line
- * seen. Returns false, and changes nothing, if the text is not a cursor.
+ * of the previous page. Returns false, and changes nothing, if the text is not a cursor.
  */
 QP_MUST_CHECK bool audit_cursor_read(struct slice cursor, struct audit_page *page);
 

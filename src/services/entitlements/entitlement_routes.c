@@ -5,7 +5,7 @@
 #include "services/entitlements/entitlement_bulk.h"
 #include "services/entitlements/entitlement_lookup.h"
 
-#define ROW_BYTES_MAX 512    /* the longest JSON of one entitlement */
+#define ROW_BYTES_MAX 512    /* the longest JSON of one entitlement in a list */
 #define SOURCE_BYTES_MAX 768 /* the longest JSON of one source */
 #define LIST_LIMIT 1000
 #define LINE_BYTES_MAX 1024 /* the longest JSON of one audit line */
@@ -121,9 +121,9 @@ static void on_looked(struct request *request, struct command *command)
 	submit_look(&input, true);
 }
 
-/* The first lookup makes room for only ENTITLEMENT_SOURCES_FEW sources, because most entitlements
- * have no more. If it made room for ENTITLEMENT_SOURCES_MAX sources, every lookup would be a large
- * read, and a batch may contain only a few large reads. */
+/* The first lookup returns at most ENTITLEMENT_SOURCES_FEW sources, because most entitlements have
+ * no more. If the first lookup allowed ENTITLEMENT_SOURCES_MAX sources, every lookup would be a
+ * large read, and a batch may contain only a few large reads. */
 static void look(void *context, struct request *request)
 {
 	struct input input;

@@ -30,7 +30,7 @@ static void end_source(struct entitlement_source *source, int64_t now_us)
 	source->revoked_us = now_us;
 }
 
-/* Creates a source, or restarts one that has ended. */
+/* Creates a source, or restarts a source that has ended. */
 static void begin_source(
 	struct entitlement_row *row, struct entitlement_source *source, int64_t now_us)
 {

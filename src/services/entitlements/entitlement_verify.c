@@ -47,8 +47,9 @@ static void compare_with_line(
 		facts->line_us != row->updated_us || facts->newest_version != row->version ||
 		facts->newest_step != row->step)
 		verify_differ(page, id, "audit-differs",
-			"%.*s: it is %s with version %lld, step %lld, but the audit says %s with "
-			"version %lld, and the newest line has version %lld, step %lld",
+			"%.*s: the entitlement is %s with version %lld, step %lld, but the audit "
+			"says %s with version %lld, and the newest line has version %lld, "
+			"step %lld",
 			(int)id.len, id.data, row->is_active ? "active" : "revoked",
 			(long long)row->version, (long long)row->step,
 			facts->line_is_active ? "granted" : "revoked",
@@ -61,11 +62,12 @@ static void compare_with_sources(
 {
 	if (facts->row.is_active && !facts->has_source)
 		verify_differ(page, id, "no-source",
-			"%.*s: it is ACTIVE, but none of its sources is", (int)id.len, id.data);
+			"%.*s: the entitlement is ACTIVE, but none of its sources is ACTIVE",
+			(int)id.len, id.data);
 	if (!facts->row.is_active && facts->has_source)
 		verify_differ(page, id, "source-left",
-			"%.*s: it is REVOKED, but one of its sources is ACTIVE", (int)id.len,
-			id.data);
+			"%.*s: the entitlement is REVOKED, but one of its sources is ACTIVE",
+			(int)id.len, id.data);
 }
 
 static void check_entitlement(struct verify_page *page, const struct entitlement_facts *facts)
@@ -74,11 +76,12 @@ static void check_entitlement(struct verify_page *page, const struct entitlement
 	struct slice id = id_of(page, row->user_id, row->unit);
 
 	if (row->version < 1)
-		verify_differ(page, id, "version", "%.*s: its version is %lld", (int)id.len,
+		verify_differ(page, id, "version", "%.*s: the version is %lld", (int)id.len,
 			id.data, (long long)row->version);
 	else if (!is_turn(row->is_active, row->version))
-		verify_differ(page, id, "status", "%.*s: it is %s with version %lld", (int)id.len,
-			id.data, row->is_active ? "ACTIVE" : "REVOKED", (long long)row->version);
+		verify_differ(page, id, "status", "%.*s: the status is %s, but the version is %lld",
+			(int)id.len, id.data, row->is_active ? "ACTIVE" : "REVOKED",
+			(long long)row->version);
 	verify_time(page, id, "updated_at", row->updated_us);
 	compare_with_sources(page, id, facts);
 	compare_with_line(page, id, facts);

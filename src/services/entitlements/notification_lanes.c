@@ -1,6 +1,7 @@
 /*
  * The callbacks of the lanes of notifications. The lanes carry only lookups and operators' actions.
- * Each of these commands has its own look_up() or decide(), so the service itself has neither.
+ * Each of these commands has its own look_up() or decide(), so the service itself does not define
+ * these callbacks.
  */
 #include "services/entitlements/notifications.h"
 

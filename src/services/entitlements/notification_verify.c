@@ -23,10 +23,12 @@ static void check_notification(struct verify_page *page, const struct notificati
 
 	if (!facts->has_event && facts->created_us > kept_since_us)
 		verify_differ(page, id, "event-missing",
-			"%.*s: its event is not among the processed events", (int)id.len, id.data);
+			"%.*s: the event of the notification is not in processed_events",
+			(int)id.len, id.data);
 	if (facts->is_failed && !facts->has_letter)
 		verify_differ(page, id, "letter-missing",
-			"%.*s: it was given up, but has no dead letter", (int)id.len, id.data);
+			"%.*s: the notification was given up, but has no dead letter", (int)id.len,
+			id.data);
 }
 
 static enum status look_at_others(

@@ -41,7 +41,7 @@ struct gateway {
 	struct cache *cache; /* NULL if no cache is configured */
 	/* the cache session of the reader; NULL if there is no cache */
 	struct cache_session *reader_cache;
-	int64_t window_unit_us;        /* length of a timeWindow of 1 */
+	int64_t window_unit_us;        /* the length of a window with timeWindow 1 */
 	struct limit_default standard; /* for users without a configuration */
 	struct tally shadow_refusals;  /* commands admitted only because of shadow mode */
 	struct lane_set *lanes;

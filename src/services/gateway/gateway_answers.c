@@ -1,7 +1,7 @@
 /*
- * Renders the answers of the gateway. Every decision of the limiter carries the RateLimit headers,
- * whether it admits or refuses, so that a client can slow down before it is refused. User ids are
- * written in the form in which the client sent them.
+ * Renders the answers of the gateway. Every answer with a decision of the limiter has the RateLimit
+ * headers, even if the message is admitted, so that a client can slow down before it is refused.
+ * User ids are written in the form in which the client sent them.
  */
 #include "services/gateway/gateway_answers.h"
 
@@ -18,7 +18,7 @@ static int64_t seconds_up(int64_t us)
 	return us <= 0 ? 0 : (us + 999999) / 1000000;
 }
 
-/* Writes the headers of every decision, such as RateLimit-Policy: "sms";q=5;w=60 and RateLimit:
+/* Writes the RateLimit headers, such as RateLimit-Policy: "sms";q=5;w=60 and RateLimit:
  * "sms";r=4;t=41. */
 static void write_limit_headers(struct buffer *headers, const struct limit_view *limit)
 {

@@ -52,12 +52,12 @@ struct answer gateway_answer_forecast(
 struct answer gateway_answer_refused(
 	const struct gateway_command *command, const struct limit_view *limit);
 
-/* Returns a 503 for a message that the bus does not have. The slot is given back in the row, but
- * not in the cache. Therefore, if the cache granted the slot, the answer says that the slot stays
- * used up. */
+/* Returns a 503 for a message that the bus does not have. The slot becomes free again in the user's
+ * row, but not in the cache. Therefore, if the cache granted the slot, the answer says that the
+ * slot stays used up. */
 struct answer gateway_answer_not_sent(const struct gateway_command *command);
 
-/* Returns a 503 for a message that the bus may have, and whose slot stays taken. */
+/* Returns a 503 for a message that the bus may have. The slot of the message stays used up. */
 struct answer gateway_answer_unknown(const struct gateway_command *command);
 
 /* Writes the id in the form in which the client sent it, as a number or as a string. */

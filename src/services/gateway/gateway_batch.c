@@ -91,8 +91,8 @@ static void drop_cached(struct gateway_lane *lane, const struct slice *user_ids,
 
 	if (!lane->cache || count == 0)
 		return;
-	/* If the cache is away, it deletes the copies before it is used again; see
-	 * ports/cache.h. */
+	/* If the cache is unavailable, the adapter deletes the copies before the cache is used
+	 * again; see ports/cache.h. */
 	ignored = lane->cache->ops->limit_drop(lane->cache, user_ids, count);
 	(void)ignored;
 }

@@ -1,13 +1,13 @@
 /*
- * Batches of the gateway: reserve, publish, settle. A take spends from the same quota without a
- * message, so it needs only the first transaction.
+ * Batches of the gateway: reserve, publish, settle. A take spends from the same quota without
+ * sending a message, so a take needs only the first transaction.
  *
  * Every verb changes the row of one user, so the key of every command is the user's id. The steps
  * of a send:
  *
  *   prepare  refuses the send if the bus is down or the cache refuses it
  *   decide   first transaction: locks the row and reserves a slot, or refuses the send; a resumed
- *            send keeps the slot that it reserved earlier if it did so in the current window
+ *            send keeps a slot that it reserved earlier in the current window
  *   publish  publishes the message; the bus reports whether it has accepted the message
  *   settle   second transaction: counts confirmed slots and gives unused slots back; on a busy
  *            lane, a later batch does this in its own first transaction
@@ -90,7 +90,7 @@ struct gateway_list {
 	struct read read; /* has its own look_up, and no key */
 	const struct gateway *gateway;
 	struct slice path;  /* the raw path, for the link to the next page */
-	struct slice after; /* the last user seen; empty to start at the first */
+	struct slice after; /* last user id of the previous page; empty for the first page */
 	size_t limit;
 };
 
@@ -110,8 +110,8 @@ struct gateway_lane {
 	int64_t shadowed;
 
 	/*
-	 * Users whose cached copy does not match their row: it belongs to another window, or its
-	 * count is too high or too low. The copies are deleted before the lane uses the cache
+	 * Users whose cached copy does not match their row: the copy belongs to another window, or
+	 * its count is too high or too low. The copies are deleted before the lane uses the cache
 	 * again.
 	 */
 	struct arena stale_arena;

@@ -1,8 +1,8 @@
 /*
- * A lane asks the cache once for the whole batch. If the cache does not have some of the users, the
- * lane fills the cache with these users from the store and asks again for them only. A
- * configuration may change after its row was read and before the cache is filled, so every fill is
- * then checked against the rows; see recheck().
+ * A lane sends the cache one request for the whole batch. If the cache does not have some of the
+ * users, the lane copies the rows of these users into the cache and sends a second request for
+ * these users only. A configuration may change after its row was read and before the cache is
+ * filled, so the lane checks the new copies against the rows after every fill; see recheck().
  */
 #include "services/gateway/gateway_cache.h"
 
@@ -27,7 +27,8 @@ static int64_t wanted_by(const struct write_group *group)
 
 /* ---- filling ----------------------------------------------------------------------------- */
 
-/* Begins a new window in the row if its window has ended. Returns whether the row has changed. */
+/* Brings the row up to date; see limit_follow_default() and limit_update(). Returns true if the row
+ * has changed. */
 static bool refresh(const struct gateway *gateway, struct limit_row *row, int64_t now_us)
 {
 	int64_t start_us = row->last_refresh_us;
@@ -87,10 +88,10 @@ static bool update_old(const struct gateway *gateway, struct session *session, s
 }
 
 /*
- * Checks the copies that were just filled in. Whoever changes a configuration deletes the copy, but
- * if that happened between our read and our fill, the deletion came too early. Therefore the rows
- * are read again after the fill, and a copy is deleted unless its row certainly has the same
- * window. A change after this second read deletes the copy as usual.
+ * Checks the copies that were just written into the cache. Every change of a configuration deletes
+ * the cached copy, but a change between our read and our fill deletes the copy too early. Therefore
+ * the rows are read again after the fill, and a copy is deleted unless its row certainly has the
+ * same window. A change after this second read deletes the copy as usual.
  */
 static void recheck(struct gateway_lane *lane, struct session *session, struct arena *arena,
 	const struct cached_limit *filled, size_t count)
@@ -113,7 +114,7 @@ static void recheck(struct gateway_lane *lane, struct session *session, struct a
 	if (changed_count == 0)
 		return;
 	ignored = lane->cache->ops->limit_drop(lane->cache, changed, changed_count);
-	(void)ignored; /* if the cache is away, it deletes the copies before it is used again */
+	(void)ignored; /* an unavailable cache deletes the copies before it is used again */
 }
 
 static struct cached_limit copy_of(const struct limit_row *row, int64_t now_us, int64_t unit_us)
@@ -178,7 +179,7 @@ static void merge_hits(struct cached_limit *limits, size_t count, const struct c
 }
 
 /* Takes slots for all users. On a miss, fills the cache from the store and tries once more. Returns
- * false if the cache is away. */
+ * false if the cache is unavailable. */
 static bool take(struct gateway_lane *lane, struct session *session, struct arena *arena,
 	struct cached_limit *limits, size_t count)
 {
@@ -202,8 +203,8 @@ static bool take(struct gateway_lane *lane, struct session *session, struct aren
  * Goes through the commands in order. Marks each command for which enough granted slots are left,
  * and refuses commands once no slot is left. If some slots are left, but too few for a take, or if
  * a take exceeds the whole limit, the take stays open and the row decides about it, because the row
- * shows whether any window could admit the take. While the store is down, the cache has granted
- * nothing, and only a copy that is used up refuses commands.
+ * shows whether any window could admit the take. While the store is down, the cache has granted no
+ * slots, and commands are refused only if the cached copy has no slots left.
  */
 static void apply(struct gateway_lane *lane, const struct write_group *group,
 	const struct cached_limit *limit)
@@ -233,8 +234,8 @@ static void apply(struct gateway_lane *lane, const struct write_group *group,
 		gateway_cache_note_stale(lane, group->key);
 }
 
-/* Deletes the stale copies. Returns false if the cache is away; the cache then deletes the copies
- * before it is used again. */
+/* Deletes the stale copies. Returns false if the cache is unavailable; the adapter then deletes the
+ * copies before the cache is used again. */
 static bool drop_stale(struct gateway_lane *lane)
 {
 	enum status status = STATUS_OK;
@@ -251,7 +252,7 @@ void gateway_cache_note_stale(struct gateway_lane *lane, struct slice user_id)
 	bool ignored;
 
 	if (lane->stale_count == GATEWAY_STALE_MAX) {
-		ignored = drop_stale(lane); /* if the cache is away, it deletes the copies later */
+		ignored = drop_stale(lane); /* an unavailable cache deletes the copies later */
 		(void)ignored;
 	}
 	lane->stale[lane->stale_count++] = arena_copy(&lane->stale_arena, user_id);
@@ -259,8 +260,8 @@ void gateway_cache_note_stale(struct gateway_lane *lane, struct slice user_id)
 
 /* Deletes the copies at once, because the lane may not use the cache again for a long time, and
  * meanwhile other processes could read the copies. A copy may also count slots of failed publishes,
- * which the row has taken back. These slots become free when the copy is deleted; that is harmless,
- * because the row enforces the limit. */
+ * which are free again in the row. Deleting the copy frees these slots in the cache too, which is
+ * harmless, because the row enforces the limit. */
 void gateway_cache_forget(struct gateway_lane *lane, const struct command_list *writes)
 {
 	for (struct command *command = writes->first; command; command = command->next) {
@@ -268,7 +269,7 @@ void gateway_cache_forget(struct gateway_lane *lane, const struct command_list *
 			gateway_command_of(write_of(command))->cached)
 			gateway_cache_note_stale(lane, command->key);
 	}
-	drop_stale(lane); /* if the cache is away, it deletes the copies later */
+	drop_stale(lane); /* an unavailable cache deletes the copies later */
 }
 
 void gateway_cache_refuse(

@@ -126,7 +126,8 @@ static bool still_has_its_slot(
 		       &deciding->row, deciding->now_us, deciding->lane->gateway->window_unit_us);
 }
 
-/* Returns true if the user has a row. If not, and there is a default limit, creates a row first. */
+/* Returns true if the user has a row. Creates a missing row if there is a default limit. An
+ * existing row may get a new default; see limit_follow_default(). */
 static bool has_row(struct deciding *deciding)
 {
 	const struct gateway *gateway = deciding->lane->gateway;
@@ -309,7 +310,7 @@ static struct row_plan plan_rows(const struct write_batch *batch)
 }
 
 /* Confirms slots and gives slots back, as the repository's settle() does. Ignores slots that were
- * reserved in another window than the row's. */
+ * not reserved in the current window of the row. */
 static void settle_row(struct limit_row *row, const struct row_work *work)
 {
 	for (size_t i = 0; i < work->settlement_count; i++) {

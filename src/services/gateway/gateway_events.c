@@ -3,8 +3,8 @@
 #include "base/clock.h"
 #include "services/gateway/gateway_answers.h"
 
-/* A repeat with the same Idempotency-Key gets the same id, so that consumers recognise the message
- * if it is published twice. */
+/* A repeated request with the same Idempotency-Key gets the same message id, so that consumers
+ * recognise the message if it is published twice. */
 void gateway_event_name(struct gateway_command *command)
 {
 	const struct idempotency_record *record = command->write.idempotency;

@@ -61,7 +61,7 @@ static void failed(void *lane, const struct command_list *writes)
 	gateway_batch_fail(lane, writes);
 }
 
-/* Counts the commands that only shadow mode admitted, once their transaction has committed. */
+/* After the transaction has committed, counts the commands that only shadow mode admitted. */
 static void committed(void *context)
 {
 	struct gateway_lane *lane = context;

@@ -47,7 +47,7 @@ static size_t wanted_rows(const struct read_batch *batch, struct limit_row *rows
 	return kept;
 }
 
-/* Returns the row. If its window has ended, sets current_count to 0, as the next send will do. */
+/* Returns the row. If its window has ended, sets current_count to 0, as the next send would. */
 static struct limit_row as_of_now(
 	const struct gateway *gateway, struct limit_row row, int64_t now_us)
 {
@@ -71,8 +71,8 @@ static void answer_lookup(const struct gateway *gateway, struct command *command
 
 /* ---- forecasts --------------------------------------------------------------------------- */
 
-/* Returns true if the cache would refuse the send because its copy is used up. A send asks the
- * cache before the row; see gateway_cache.c. */
+/* Returns true if the cache would refuse the send because the cached copy has no slots left. A send
+ * is checked against the cache before the row; see gateway_cache.c. */
 static bool cache_refuses(const struct cached_limit *cached)
 {
 	return cached->hit && cached->current_count >= cached->rate_limit;
@@ -134,8 +134,8 @@ static void answer_forecast(const struct gateway *gateway, struct command *comma
 		limit.remaining > 0 || (row.shadow && !cache_refuses(cached)), row.shadow);
 }
 
-/* Reads the users' cached copies without taking slots. Without a cache, or while it is away, every
- * user is a miss. */
+/* Reads the users' cached copies without taking slots. Without a cache, or while the cache is
+ * unavailable, every user is a miss. */
 static struct cached_limit *peek(const struct gateway *gateway, struct arena *arena,
 	const struct limit_row *rows, size_t count)
 {

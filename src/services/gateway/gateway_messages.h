@@ -1,7 +1,7 @@
 /*
  * Stores the state of each message, which clients look up by the message's id. The transaction that
- * settles a send also stores its message as QUEUED. Once the sender has taken the message from the
- * bus, the state is that of the sender's row; see ports/outbound_repository.h.
+ * settles a send also stores its message as QUEUED. After the sender has read the message from the
+ * bus, the sender's row holds the state; see ports/outbound_repository.h.
  */
 #ifndef QUIPU_SERVICES_GATEWAY_MESSAGES_H
 #define QUIPU_SERVICES_GATEWAY_MESSAGES_H

@@ -35,7 +35,8 @@ int32_t limit_used(const struct limit_row *row);
 /* Returns how many more messages this window admits. */
 int32_t limit_left(const struct limit_row *row);
 
-/* Begins a new window at `now_us`. */
+/* Begins a new window at `now_us`. If the previous window started at or after `now_us`, but at most
+ * LIMIT_FUTURE_US later, the new window begins one microsecond after that start instead. */
 void limit_refresh(struct limit_row *row, int64_t now_us);
 
 /*

@@ -1,7 +1,7 @@
 /*
- * Checks limits and messages for `quipu verify` (admin/verify.h). Even under load, no commit leaves
- * a difference, because a slot is reserved before it is used, and a new configuration begins a new
- * window. The check reports these differences:
+ * Checks limits and messages for `quipu verify` (admin/verify.h). Commits never cause differences,
+ * even under load, because a slot is reserved before it is used, and a new configuration begins a
+ * new window. The check reports these differences:
  *
  *   config           rate_limit is below 1, or time_window is outside 1 to 525600
  *   negative         current_count or reserved_count is negative

@@ -19,8 +19,8 @@
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
-/* Returns a string or an integer as text, allocated from `arena`. Returns {NULL, 0} for anything
- * else, and for text with a NUL, which no store can keep. */
+/* Returns a string or an integer as text, allocated from `arena`. Returns {NULL, 0} for all other
+ * values, and for text with a NUL character, which not every store accepts. */
 static struct slice id_text(struct arena *arena, const json_t *value)
 {
 	struct slice text = slice_make(json_string_value(value), json_string_length(value));
@@ -39,7 +39,8 @@ static bool is_blank_id(struct slice id)
 	return id.len == 0 || text_is_blank(id);
 }
 
-/* Returns userId or, if there is none, user_id. The gateway's own API also accepts both names. */
+/* Returns the member userId or, if it is absent, user_id. The gateway's own API also accepts both
+ * names. */
 static json_t *user_of(const json_t *event)
 {
 	json_t *user = json_object_get(event, "userId");
@@ -77,7 +78,7 @@ static struct slice write_payload(
 	return buffer_slice(&body);
 }
 
-/* Returns NULL, or why the event cannot be used. */
+/* Reads an event. Returns NULL if the event can be used, otherwise the reason why it cannot. */
 static const char *read_event(struct arena *arena, const struct bus_delivery *delivery,
 	const json_t *event, struct outbound_message *message)
 {

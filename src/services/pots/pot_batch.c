@@ -48,7 +48,7 @@ struct pot_lookup *pot_lookup_of(struct read *read)
 
 /* ---- keys -------------------------------------------------------------------------------- */
 
-/* Returns a key such as "pot 0000000017". It always has ten digits, so that keys sort like the
+/* Returns a key such as "pot 0000000017". The key always has ten digits, so that keys sort like the
  * ids. */
 struct slice pot_id_key(struct arena *arena, int32_t pot_id)
 {
@@ -162,7 +162,8 @@ static enum status change_pots(const struct pots *pots, struct session *session,
 
 /* ---- new pots ---------------------------------------------------------------------------- */
 
-/* If the name was free, the first command of the group gets it. All other commands are refused. */
+/* If the name was free, the first command of the group has created the pot. All other commands are
+ * refused. */
 static void answer_created(const struct write_group *group, const struct pot_row *pot)
 {
 	for (size_t i = 0; i < group->count; i++) {
@@ -191,8 +192,9 @@ static enum status create_pots(const struct pots *pots, struct session *session,
 	return status;
 }
 
-/* The groups are sorted by key, and those that create pots come first: the key of a name sorts
- * before the key of an id. Existing pots are still locked before new ones are inserted. */
+/* The groups are sorted by key, and those that create pots come first, because the key of a name
+ * sorts before the key of an id. Nevertheless, existing pots are locked before new ones are
+ * inserted. */
 enum status pot_batch_decide(
 	const struct pots *pots, struct session *session, const struct write_batch *batch)
 {

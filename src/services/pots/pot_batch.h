@@ -51,7 +51,7 @@ struct pot_lookup {
 	int32_t pot_id;
 	struct slice name;
 	int32_t page;
-	int32_t limit; /* as in the request; 0 means POT_PAGE_DEFAULT */
+	int32_t limit; /* the limit in the request; 0 means POT_PAGE_DEFAULT */
 };
 
 extern const struct command_type pot_lookup_type;

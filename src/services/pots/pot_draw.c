@@ -6,10 +6,10 @@
  * Each of these numbers is found by drawing coin by coin if few coins are drawn, otherwise by
  * rejection with HRUA (E. Stadlober, "The ratio of uniforms approach for generating discrete random
  * variates", J. Comput. Appl. Math. 31, 1990). HRUA needs between one and two attempts on average,
- * however many coins there are. In the terms of the code, a ball is a coin of any kind, a marked
- * ball one of the kind in question, and the sample is what is drawn. Even in the largest pot, the
- * logarithms of factorials are at most about 4e10, so with long double the probability of any
- * outcome is exact to about 1e-8.
+ * however many coins there are. In the code, a ball is a coin of any kind, a marked ball is a coin
+ * of the kind whose number is being drawn, and the sample is the set of drawn coins. Even in the
+ * largest pot, the logarithms of factorials are at most about 4e10, so with long double the
+ * probability of any outcome is exact to about 1e-8.
  */
 #include "services/pots/pot_draw.h"
 
@@ -115,11 +115,11 @@ static int64_t draw_marked(struct urn urn, struct dice *dice)
 {
 	int64_t all = urn.marked + urn.others;
 
-	if (urn.sample > all - urn.sample) { /* fewer balls stay in the urn: draw those */
+	if (urn.sample > all - urn.sample) { /* draw the balls that stay in the urn */
 		urn.sample = all - urn.sample;
 		return urn.marked - draw_marked(urn, dice);
 	}
-	if (urn.marked > urn.others) { /* fewer balls are unmarked: count those */
+	if (urn.marked > urn.others) { /* count the unmarked balls, which are fewer */
 		struct urn other = {urn.others, urn.marked, urn.sample};
 
 		return urn.sample - draw_marked(other, dice);

@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "ports/pot_repository.h"
 
-/* Draws `count` of the coins. There must be at least that many. */
+/* Draws `count` of the coins. `coins` must contain at least `count` coins. */
 struct coins pot_draw(const struct coins *coins, int64_t count, struct dice *dice);
 
 /* Returns the number of coins of all kinds. */

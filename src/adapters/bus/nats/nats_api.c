@@ -1,7 +1,7 @@
 /*
- * Sends JetStream's requests and reads the replies, which are in JSON. The adapter does not use
- * cnats's structures for requests: an update must repeat every setting that it does not change, and
- * these structures have no members for settings that are newer than this version of cnats.
+ * Sends requests to JetStream's API and reads the replies; both are in JSON. The adapter does not
+ * use cnats's structures for requests: an update must repeat every setting that it does not change,
+ * and these structures have no members for settings that are newer than this version of cnats.
  */
 #include <stdio.h>
 

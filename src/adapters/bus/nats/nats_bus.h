@@ -38,8 +38,8 @@
  *   tls-cert=FILE, tls-key=FILE   the client's certificate and private key
  *
  * ack-wait and max-deliver apply only to durables that the bus creates; existing durables stay
- * unchanged. In an existing stream, the bus changes only the maximum age and the window for
- * duplicate ids, and adds missing subjects.
+ * unchanged. In an existing stream, the bus changes only the maximum age, the window for duplicate
+ * ids, and the subjects: it adds missing subjects and removes subjects that an added one covers.
  *
  * All arguments must live as long as the bus. Messages to channels that are not among `channels`,
  * or with a subject that the channel does not have, are NOT_PERSISTED. No consumer may be opened

@@ -26,8 +26,7 @@
 /* How long after a failed nats_durable_ensure() a fetch may call it again. */
 #define ENSURE_RETRY_NS (200 * NS_PER_MS)
 
-/* How often a waiting fetch checks whether the server has reported a message that it no longer
- * tries to deliver. */
+/* How often a waiting fetch checks for reports of messages that the server no longer delivers. */
 #define REPORTS_NS NS_PER_S
 
 #define AGAIN_FIRST_NS NS_PER_S
@@ -182,8 +181,8 @@ static void deliver(
 	buffer_format(
 		&text, "%s/%llu", consumer->durable.stream, (unsigned long long)held->sequence);
 	delivery->position = arena_copy(&consumer->arena, buffer_slice(&text));
-	/* The time is part of the identity, because after a loss another message may have the same
-	 * sequence. */
+	/* The time is part of the identity, because a stream that has lost its last messages
+	 * assigns their sequences to new messages. */
 	buffer_format(&text, "@%lld", (long long)held->time_us);
 	delivery->identity = buffer_slice(&text);
 	delivery->time_us = held->time_us;
@@ -216,7 +215,7 @@ static bool waits_for_ack(const struct nats_held *held)
 }
 
 /* Acknowledges the held messages before index `to`, and sets `*sent` to the number of
- * acknowledgements sent. Returns false if one could not be sent. */
+ * acknowledgements sent. Returns false if an acknowledgement could not be sent. */
 static bool send_acks(struct nats_consumer *consumer, size_t to, size_t *sent)
 {
 	*sent = 0;
@@ -331,9 +330,9 @@ static void again(struct consumer *base)
 	}
 }
 
-/* Marks the message, so that ack() sends +TERM, after which the server never delivers the message
- * again. The reason is not sent, because nats-server accepts a reason after +TERM only since
- * version 2.10.4. */
+/* Marks the message, so that ack() sends +TERM; the server then never delivers the message again.
+ * The reason is not sent, because nats-server accepts a reason after +TERM only since version
+ * 2.10.4. */
 static void poison(struct consumer *base, size_t index, const char *why)
 {
 	struct nats_consumer *consumer = consumer_of(base);
@@ -348,8 +347,8 @@ static void wake(struct consumer *base)
 	nats_pipe_wake(&consumer_of(base)->pipe);
 }
 
-/* Returns all held messages to the server without a delay, so that the other members of the group
- * get them immediately. */
+/* Returns the held messages that still need an ack to the server without a delay, so that the other
+ * members of the group receive these messages immediately. */
 static void give_all_back(struct nats_consumer *consumer)
 {
 	nats_pipe_close(&consumer->pipe);

@@ -36,7 +36,7 @@ struct nats_pipe {
 	uint64_t request;      /* the request's number */
 	size_t wanted;         /* messages that may still arrive; 0 if the request is over */
 	size_t brought;        /* messages that have arrived since the request was sent */
-	int64_t expires_ns;    /* when the request is over, even if the server does not say so */
+	int64_t expires_ns;    /* when the request is over, even if the server does not report it */
 	int64_t not_before_ns; /* when the next request may be sent */
 	bool missing;          /* the durable may not exist on the server */
 };
@@ -51,8 +51,9 @@ void nats_pipe_destroy(struct nats_pipe *pipe);
 QP_MUST_CHECK bool nats_pipe_open(struct nats_pipe *pipe, struct nats_link *link);
 
 /*
- * Closes the pipe. Blocks until cnats no longer calls the handler and, unless the link is broken,
- * all messages that the server has sent are in the pipe. Does nothing if the pipe is closed.
+ * Closes the pipe. Blocks until all messages that the server has sent are in the pipe and cnats no
+ * longer calls the handler. Messages may be missing if the link is broken or if they take longer
+ * than a second to arrive. Does nothing if the pipe is closed.
  */
 void nats_pipe_close(struct nats_pipe *pipe);
 
@@ -87,8 +88,8 @@ bool nats_pipe_take_missing(struct nats_pipe *pipe);
 
 /* ---- durables ---------------------------------------------------------------------------- */
 
-/* What the server has for a group: a durable consumer, here called a durable. All members of the
- * group share it. */
+/* The durable consumer that the server keeps for a group, here called a durable. All members of the
+ * group share the durable. */
 struct nats_durable {
 	const char *stream;
 	const char *name;
@@ -110,11 +111,11 @@ QP_MUST_CHECK bool nats_durable_ensure(struct nats_durable *durable, struct nats
  * the server has lost the end of the stream. The server reuses the sequences of the lost messages,
  * and the old durable would never deliver the messages that get these sequences. A new durable
  * delivers the whole stream, and consumers recognise the messages that they have handled. Returns
- * true on success, and also if the durable does not exist or the server does not permit the user to
- * compare. If a request fails for another reason, returns false and writes the reason to `why`.
+ * true on success, and also if the durable does not exist or the user lacks the permission for a
+ * request. If a request fails for another reason, returns false and writes the reason to `why`.
  *
- * Must be called after a link was opened and before anything is published over it. Otherwise the
- * stream may have grown beyond the durable, and the loss is no longer visible. A cluster may also
+ * Must be called after a link was opened and before anything is published over it. Otherwise new
+ * messages may get the lost sequences, and the loss is no longer visible. A cluster may also
  * lose the end of a stream while the link stays open. A producer then detects the loss and sets
  * `channel->lost_from` to the first reused sequence, and this function deletes a durable that has
  * already reached that sequence.
@@ -124,8 +125,9 @@ QP_MUST_CHECK bool nats_durable_compare(const struct nats_durable *durable,
 	size_t size);
 
 /*
- * Subscribes to the server's reports of messages that it has given up. The server sends each report
- * to one member of the group. Returns NULL if the link is broken.
+ * Subscribes to the server's reports of messages that it has given up, i.e. no longer delivers,
+ * because it has delivered them too often. The server sends each report to one member of the group.
+ * Returns NULL if the link is broken.
  */
 QP_MUST_CHECK natsSubscription *nats_durable_listen(
 	const struct nats_durable *durable, struct nats_link *link);
@@ -156,19 +158,19 @@ QP_MUST_CHECK bool nats_stored_read(const json_t *stored, natsMsg **message, int
 struct nats_held {
 	natsMsg *message;
 	uint64_t sequence; /* the message's number in the stream */
-	/* how often the message was delivered; if the server gave the message up, how often this
-	 * consumer has read it */
+	/* how often the server has delivered the message; if `given_up`, how often this consumer
+	 * has read the message from the stream */
 	uint64_t deliveries;
 	int64_t arrived_ns;
 	int64_t time_us; /* when the message was published */
-	/* the server gave the message up, and the consumer has read it from the stream; the message
-	 * needs no ack */
+	/* the server no longer delivers the message, and the consumer has read it from the stream;
+	 * the message needs no ack */
 	bool given_up;
 	bool poison;
-	bool returned; /* by again() */
+	bool returned; /* again() has returned the message */
 };
 
-/* A message that the server gave up and that the consumer has yet to read from the stream. */
+/* A message that the server no longer delivers. The consumer will read it from the stream. */
 struct nats_late {
 	uint64_t sequence;
 	uint64_t deliveries;

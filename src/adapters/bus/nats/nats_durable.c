@@ -1,5 +1,6 @@
 /* Creates durables (the durable consumers on the server, one for each group), compares them with
- * their streams, and reads messages that the server has given up after too many deliveries. */
+ * their streams, and reads messages that the server no longer delivers, because it has delivered
+ * them too often. */
 #include <stdio.h>
 
 #include "adapters/bus/nats/nats_consuming.h"
@@ -9,8 +10,8 @@
  * most 256 messages at a time (flow/intake.c), so this is enough for 16 members. */
 #define MAX_ACK_PENDING 4096
 
-/* How many reports of given-up messages may wait to be read, and how many bytes they may have;
- * cnats drops further reports. */
+/* The maximum number and total size of unread reports of messages that the server no longer
+ * delivers. cnats drops further reports. */
 #define REPORTS_MAX 4096
 #define REPORTS_BYTES_MAX (4 * 1024 * 1024)
 

@@ -1,12 +1,13 @@
 /*
  * A hand contains the messages that a consumer holds: messages that arrived in its pipe, and
- * messages that the server gave up and that the consumer reads from the stream.
+ * messages that the server has given up, i.e. no longer delivers, and that the consumer has
+ * therefore read from the stream.
  *
  * Deliveries point into held messages, so an acknowledged or returned message stays until the next
  * fetch. A message from the pipe is dropped after the ack-wait, because the server then delivers it
  * again. If the server delivers it again earlier, the new copy replaces the held one, so that one
- * fetch never returns both copies. A message that the server gave up is kept until it is
- * acknowledged or returned, because no other member of the group gets it.
+ * fetch never returns both copies. A message that the server has given up is kept until it is
+ * acknowledged or returned, because no other member of the group receives it.
  */
 #include <stdlib.h>
 
@@ -49,9 +50,9 @@ void nats_hand_forget(struct nats_hand *hand, const struct nats_durable *durable
 	hand->given = 0;
 }
 
-/* Returns the held message that the server has now delivered again, or NULL. The server may do that
- * shortly before this consumer drops the message: the server's ack-wait begins when the message is
- * sent, and the consumer's when the message arrives. */
+/* Returns the held message that the server has now delivered again, or NULL. The server may deliver
+ * a message again shortly before this consumer drops it: the server's ack-wait begins when the
+ * message is sent, and the consumer's when the message arrives. */
 static struct nats_held *find_earlier(struct nats_hand *hand, const struct nats_metadata *metadata)
 {
 	if (metadata->deliveries == 1)

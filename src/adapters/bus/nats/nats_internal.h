@@ -15,7 +15,8 @@
  * and, in nats_consuming.h:
  *
  *   pipe       the messages that the server sends to one consumer, received by a thread of cnats
- *   durable    creates a consumer on the server, and reads messages that the server has given up
+ *   durable    creates a consumer on the server, and reads messages that the server no longer
+ *              delivers
  *   hand       the messages that a consumer holds
  *   consumer, bus: the port's functions
  *
@@ -25,10 +26,10 @@
  *   size 0 holds one message. This adapter instead opens a new connection when a connection has
  *   ended.
  * - A socket write that times out leaves half a message on a connection that cnats continues to
- *   use; the server then takes the next bytes for the rest of that message. This adapter closes the
- *   connection immediately; see nats_link_send().
- * - Fetch cannot be woken, and waits until it has as many messages as were requested. A pull
- *   request that the adapter sends itself has neither of these limits; see nats_pipe_request().
+ *   use; the server then treats the next bytes as the second half of that message. This adapter
+ *   closes the connection immediately; see nats_link_send().
+ * - Fetch cannot be woken, and waits until it has as many messages as were requested. Therefore
+ *   this adapter sends its own pull requests; see nats_pipe_request().
  * - cnats reports the acknowledgements of js_PublishAsync() at any time, on one of cnats's threads.
  *   In this adapter the acknowledgements arrive in a mailbox, which the waiting thread reads; see
  *   nats_producer.c.
@@ -72,9 +73,9 @@ struct nats_url {
 };
 
 /*
- * Parses a URL; the strings of `url` are allocated from `arena`. Returns false if the URL is not
- * valid; `why` then says what is wrong, without repeating any value, because a value may be a
- * secret.
+ * Parses a URL; the strings of `url` are allocated from `arena`. If the URL is not valid, returns
+ * false and writes the reason to `why`. The reason repeats no value of the URL, because a value may
+ * be a secret.
  */
 QP_MUST_CHECK bool nats_url_parse(
 	const char *text, struct arena *arena, struct nats_url *url, char *why, size_t size);
@@ -92,20 +93,20 @@ struct nats_channel {
 	size_t subject_count;
 	/* the watcher has logged that the server refused to change the stream */
 	bool refused;
-	/* the watcher has logged that the URL's user lacks the permission to ask how far the
-	 * consumer groups of this JetStream stream have read */
+	/* the watcher has logged that the URL's user lacks the permission to compare the stream's
+	 * consumer groups with the stream; see nats_durable_compare() */
 	bool forbidden;
 
-	/* the highest sequence that the stream is known to have; a message published later must get
-	 * a higher one */
+	/* the highest sequence that the stream is known to have; messages published later must get
+	 * higher sequences */
 	_Atomic int64_t last;
 	/* the first sequence that the server has assigned a second time, because it lost the end of
 	 * the stream; 0 if there was no loss, or the loss was repaired */
 	_Atomic int64_t lost_from;
 };
 
-/* Fills `channel` from the declared channel `from`. Returns false and writes `why` if one of its
- * names or subjects cannot be used with JetStream. */
+/* Fills `channel` from the declared channel `from`. If a name or subject of the channel cannot be
+ * used with JetStream, returns false and writes the reason to `why`. */
 QP_MUST_CHECK bool nats_channel_init(
 	struct nats_channel *channel, const struct bus_channel *from, char *why, size_t size);
 
@@ -180,7 +181,7 @@ void nats_link_break(struct nats_link *link);
 enum nats_sent {
 	NATS_SENT,   /* the message was written to the socket */
 	NATS_UNSENT, /* nothing was written; the link is unchanged, or was already broken */
-	NATS_BROKEN, /* a part may have been written; the link is now broken */
+	NATS_BROKEN, /* a part of the message may have been written; the link is now broken */
 };
 
 /* Writes a message. Blocks until it is written or a timeout expires. Any thread. */
@@ -234,7 +235,7 @@ struct nats_mailbox {
 	natsSubscription *subscription;
 	char inbox[NATS_INBOX_SIZE];
 	uint64_t round;
-	bool stale; /* the current round was abandoned; its letters may still arrive */
+	bool stale; /* the current round was abandoned; its replies may still arrive */
 };
 
 /* Opens a closed mailbox. Returns false if the link is broken. The caller must hold the link until
@@ -256,13 +257,13 @@ void nats_mailbox_address(
 void nats_mailbox_abandon(struct nats_mailbox *mailbox);
 
 enum nats_mail {
-	NATS_LETTER,  /* a letter has arrived; the caller must destroy it */
-	NATS_NOBODY,  /* some request had no receiver; cnats does not say which one */
-	NATS_NOTHING, /* no letter by `until_ns`, or the link is broken */
+	NATS_LETTER,  /* a reply has arrived; the caller must destroy it */
+	NATS_NOBODY,  /* a request had no receiver; cnats does not report which request */
+	NATS_NOTHING, /* no reply arrived by `until_ns`, or the link is broken */
 };
 
-/* Waits for the next letter of the current round of requests, until monotonic time `until_ns`. Sets
- * `*number` to the number of the request that the letter answers. */
+/* Waits for the next reply of the current round of requests, until monotonic time `until_ns`. Sets
+ * `*letter` to the reply, and `*number` to the number of its request. */
 QP_MUST_CHECK enum nats_mail nats_mailbox_next(
 	struct nats_mailbox *mailbox, natsMsg **letter, size_t *number, int64_t until_ns);
 
@@ -274,8 +275,9 @@ QP_MUST_CHECK enum nats_mail nats_mailbox_request(struct nats_mailbox *mailbox, 
 	struct slice request, int64_t until_ns, const _Atomic bool *hurry, natsMsg **letter);
 
 /*
- * Return the status ("503", "408", …) and the description of a message that is only a status, or ""
- * for other messages. The text is valid as long as the message.
+ * If a message is only a status, nats_status_of() returns the status ("503", "408", …), and
+ * nats_status_words() its description. For other messages both return "". The texts are valid as
+ * long as the message.
  */
 const char *nats_status_of(natsMsg *message);
 const char *nats_status_words(natsMsg *message);
@@ -285,7 +287,7 @@ const char *nats_status_words(natsMsg *message);
 struct nats_answer {
 	json_t *body;    /* NULL if there was no readable reply */
 	int64_t error;   /* 0: success; -1: no usable reply; otherwise JetStream's jsErrCode */
-	char words[160]; /* the error in words */
+	char words[160]; /* the error as text */
 };
 
 /*
@@ -330,7 +332,7 @@ QP_MUST_CHECK natsMsg *nats_message_new(const struct nats_channel *channel,
 void nats_message_read(natsMsg *message, const struct nats_channel *channel, struct arena *arena,
 	struct bus_delivery *delivery);
 
-/* What the acknowledgement subject of a message says about the message. */
+/* The data that the acknowledgement subject of a message contains about the message. */
 struct nats_metadata {
 	uint64_t sequence;   /* the message's number in the stream */
 	uint64_t deliveries; /* how often the message was delivered, including this time */
@@ -355,7 +357,7 @@ struct nats_bus {
 	/* The members up to logged_reason are used only by the watcher. */
 	pthread_t thread;
 	bool running;
-	bool logged_up; /* the last log line said that the bus is up */
+	bool logged_up; /* the last log line reported that the bus is up */
 	enum nats_trouble logged_trouble;
 	/* the reason in the last log line about an outage; "" while the bus is up */
 	char logged_reason[256];
@@ -368,7 +370,7 @@ struct nats_bus {
 	_Atomic size_t users; /* open producers and consumers */
 
 	pthread_mutex_t lock;   /* guards the members below; never held across a blocking call */
-	struct nats_link *link; /* NULL until the watcher has prepared the streams */
+	struct nats_link *link; /* set once the streams are prepared; NULL without a connection */
 };
 
 /* Casts, and aborts if `base` is not a NATS bus. */

@@ -1,10 +1,10 @@
 /*
  * A link is one connection, from opening to closing. When it ends, the watcher opens another link.
  *
- * The caller's own thread writes to the socket (SendAsap), so that the caller learns of a failed
- * write. The thread holds the lock `writing`, so that after a failure the connection is closed
- * before another thread can write. Otherwise the server would take the next bytes for the rest of a
- * half-written message.
+ * The caller's own thread writes to the socket (SendAsap), so that a failed write is reported to
+ * the caller. The thread holds the lock `writing`, so that after a failure the connection is closed
+ * before another thread can write. Otherwise the server would treat the next bytes as the second
+ * half of a half-written message.
  *
  * A subscription is not destroyed when it ends. The reading thread of cnats 3.4 looks up a
  * subscription under one lock, releases that lock, and only then locks the subscription; if the
@@ -40,9 +40,9 @@
 
 /*
  * cnats calls this for errors of subscriptions and error messages of the server; without this
- * handler, cnats would write them to standard error. The adapter learns of most errors in other
- * ways too, but not of a request that the user is not permitted to send: such a request just gets
- * no reply.
+ * handler, cnats would write them to standard error. The adapter also detects most errors in other
+ * ways. Only this handler detects that the user has no permission to send a request: such a request
+ * just gets no reply.
  */
 static void note_error(natsConnection *connection, natsSubscription *subscription,
 	natsStatus status, void *context)
@@ -89,7 +89,7 @@ static natsStatus set_behaviour(natsOptions *options, const struct nats_url *url
 	return status;
 }
 
-/* Returns NULL on success, otherwise a text that says which part of the URL cannot be used. */
+/* Returns NULL on success, otherwise a text that names the part of the URL that cannot be used. */
 static const char *set_secrets(natsOptions *options, const struct nats_url *url)
 {
 	if (url->user && natsOptions_SetUserInfo(options, url->user, url->password) != NATS_OK)

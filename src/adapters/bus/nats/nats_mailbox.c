@@ -40,7 +40,7 @@ void nats_mailbox_close(struct nats_mailbox *mailbox)
 
 /*
  * If a request has no receiver, the server itself replies. cnats hides the address of that reply,
- * so it is not known to which round the reply belongs. Therefore the round that follows an
+ * so the mailbox cannot determine the round of the reply. Therefore the round that follows an
  * abandoned round gets a new inbox.
  */
 bool nats_mailbox_begin(struct nats_mailbox *mailbox)
@@ -70,7 +70,8 @@ void nats_mailbox_address(
 		(unsigned long long)mailbox->round, number);
 }
 
-/* Returns true and sets `*number` if the letter belongs to the current round of requests. */
+/* Returns true if the reply `letter` belongs to the current round of requests, and sets `*number`
+ * to the number of its request. */
 static bool is_of_this_round(const struct nats_mailbox *mailbox, natsMsg *letter, size_t *number)
 {
 	const char *address = natsMsg_GetSubject(letter);

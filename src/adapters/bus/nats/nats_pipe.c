@@ -16,10 +16,10 @@
 #include "adapters/shared/growing.h"
 #include "base/log.h"
 
-/* The server ends a request after this time, and sends a status that says so. */
+/* After this time the server ends a request, and reports the end with a status message. */
 #define REQUEST_NS (5 * NS_PER_S)
 
-/* How long after REQUEST_NS the status that ends a request may arrive. */
+/* How long after REQUEST_NS the pipe still waits for the status that ends a request. */
 #define REQUEST_GRACE_NS (1 * NS_PER_S)
 
 /* The pause after a request that the server refused. */
@@ -161,7 +161,7 @@ bool nats_pipe_open(struct nats_pipe *pipe, struct nats_link *link)
 }
 
 /* Drains the subscription: unsubscribes at the server, and then waits until all messages that the
- * server had already sent are in the pipe. */
+ * server had already sent are in the pipe, but at most DRAIN_TIMEOUT_MS. */
 void nats_pipe_close(struct nats_pipe *pipe)
 {
 	if (!pipe->link)

@@ -32,7 +32,7 @@ struct nats_producer {
 	/* held by the producer; may be broken; NULL until the first publish() */
 	struct nats_link *link;
 	struct arena scratch; /* reset for each message */
-	/* for each channel, the highest sequence of its stream before the current publish() */
+	/* per channel: the highest known sequence of its stream before the current publish() */
 	int64_t *floors;
 };
 
@@ -41,10 +41,10 @@ struct round {
 	struct nats_producer *producer;
 	struct bus_message *messages;
 	int64_t until_ns;
-	size_t sent;      /* messages that send_one() has sent or could not send */
+	size_t sent;      /* messages for which send_one() was called, even if it failed */
 	size_t under_way; /* messages that were sent and whose fate is not decided yet */
 	size_t bytes_under_way;
-	/* messages under way that no stream has received; which ones is not known */
+	/* how many messages under way no stream has received; cnats does not report which ones */
 	size_t unheard;
 };
 
@@ -85,8 +85,9 @@ static bool attach(struct nats_producer *producer)
 /* ---- replies ----------------------------------------------------------------------------- */
 
 /*
- * Records the sequence that a new message got. A stream only grows, whichever server leads it. So
- * if the stream had that sequence before this publish(), the server has lost the stream's end.
+ * Records the sequence that the server has assigned to a new message. Sequences only grow, even if
+ * another server becomes the stream's leader. So if the stream already had this sequence before
+ * this publish(), the server has lost the stream's end.
  */
 static void note_sequence(
 	struct nats_producer *producer, const struct bus_message *message, int64_t sequence)

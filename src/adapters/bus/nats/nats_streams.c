@@ -88,8 +88,8 @@ static bool covers_all(const json_t *config, const struct nats_channel *channel)
 	return true;
 }
 
-/* Adds our subjects. A stream's subjects must not overlap, so this removes existing subjects that
- * our subjects cover. */
+/* Adds those of our subjects that no existing subject covers. A stream's subjects must not overlap,
+ * so the function removes existing subjects that an added subject covers. */
 static void add_subjects(json_t *config, const struct nats_channel *channel)
 {
 	json_t *subjects = json_object_get(config, "subjects");

@@ -117,8 +117,8 @@ static bool add_subjects(struct nats_channel *channel, struct slice list)
 	return channel->subject_count > 0;
 }
 
-/* Returns true if every group wants either one subject or all: before version 2.10, the server can
- * filter a durable only by a single subject. */
+/* Returns true if every group wants either one subject without wildcards, or all subjects: before
+ * version 2.10, the server can filter a durable only by a single subject. */
 static bool groups_can_be_filtered(const struct bus_channel *from)
 {
 	for (size_t i = 0; i < from->group_count; i++) {

@@ -104,8 +104,8 @@ static void ping(struct watch *watch)
 		nats_link_break(watch->link);
 }
 
-/* Pauses by waiting for letters, because a closed connection ends such a wait immediately. A letter
- * that arrives here answers a request for which this thread no longer waits, and is dropped. */
+/* Pauses by waiting for replies, because a closed connection ends such a wait immediately. A reply
+ * that arrives here belongs to a request for which this thread no longer waits, and is dropped. */
 static void glance(struct watch *watch)
 {
 	int64_t until_ns = clock_steady_ns(&clock_system) + GLANCE_NS;

@@ -35,12 +35,13 @@
  * amqp://[user:password@]host[:port][,host[:port]…][/vhost][?option=value[&option=value…]], or
  * amqps:// for TLS. Several hosts are the nodes of one cluster; if one cannot be reached, the bus
  * tries the next. The options are heartbeat (seconds), queues (quorum declares quorum queues;
- * classic, the default, names no kind, so that the broker chooses), and for TLS cacert, cert, key
- * (files) and verify (peer or none). All parts except the port are percent-decoded. The defaults
- * are the user guest, the scheme's standard port, the vhost "/", heartbeats of 10 s, and the
- * system's certificates. The user needs permission to declare the exchanges and queues described
- * above. All arguments must live as long as the bus. Messages to channels that are not among
- * `channels` are NOT_PERSISTED, and no consumer may be opened for such a channel.
+ * classic, the default, declares queues without a type, so that the broker chooses the type), and
+ * for TLS cacert, cert, key (files) and verify (peer or none). All parts except the port are
+ * percent-decoded. The defaults are the user guest, the scheme's standard port, the vhost "/",
+ * heartbeats of 10 s, and the system's certificates. The user needs permission to declare every
+ * exchange, queue and binding that the bus uses. All arguments must live as long as the bus.
+ * Messages to channels that are not among `channels` are NOT_PERSISTED, and no consumer may be
+ * opened for such a channel.
  */
 struct bus *rabbitmq_bus_new(const char *name, const char *url, const struct bus_channel *channels,
 	size_t channel_count);

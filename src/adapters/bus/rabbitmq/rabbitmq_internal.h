@@ -10,8 +10,8 @@
  *   topology    declares exchanges, queues and bindings
  *   watcher     the link that declares everything and checks whether the broker responds
  *   letter      converts messages to AMQP and back
- *   publisher   a link that publishes letters and learns the fate of each letter; a producer has
- *               one, and a consumer has one for its poisoned messages
+ *   publisher   a link that publishes letters and determines the fate of each letter; a producer
+ *               has one, and a consumer has one for its poisoned messages
  *   reader      the link of a consumer: receives deliveries and acknowledges them
  *   producer, consumer, bus: the port's functions
  */
@@ -54,9 +54,9 @@ struct rabbitmq_url {
 };
 
 /*
- * Parses a URL; the strings of `url` are allocated from `arena`. Returns false if the URL is not
- * valid; `why` then says what is wrong, without repeating any value, because a value may be a
- * secret.
+ * Parses a URL; the strings of `url` are allocated from `arena`. If the URL is not valid, returns
+ * false and writes the reason to `why`. The reason repeats no value of the URL, because a value may
+ * be a secret.
  */
 QP_MUST_CHECK bool rabbitmq_url_parse(
 	const char *text, struct arena *arena, struct rabbitmq_url *url, char *why, size_t size);
@@ -88,20 +88,20 @@ enum rabbitmq_event {
 	RABBITMQ_FRAME,
 	RABBITMQ_WOKEN,
 	RABBITMQ_QUIET, /* nothing arrived in time */
-	RABBITMQ_GONE,  /* the connection is no longer usable; link->words says why */
+	RABBITMQ_GONE,  /* the connection is no longer usable; link->words contains the reason */
 };
 
 /* The result of serve(). */
 enum rabbitmq_end {
 	RABBITMQ_STOPPED,  /* the link was stopped: close the connection properly */
 	RABBITMQ_REPLACED, /* drop the connection and reconnect immediately */
-	RABBITMQ_LOST,     /* the connection is lost; link->words says why */
+	RABBITMQ_LOST,     /* the connection is lost; link->words contains the reason */
 };
 
 /* The purpose of a link. The link's thread calls these functions. */
 struct rabbitmq_duty {
-	/* Declares queues and subscribes after each login. On failure returns false and sets
-	 * link->words. */
+	/* Prepares the connection after each login, e.g. declares queues. On failure returns false
+	 * and sets link->words. */
 	bool (*set_up)(struct rabbitmq_link *link);
 
 	/* Uses the connection until it is lost, until it must be replaced, or until
@@ -139,8 +139,8 @@ struct rabbitmq_link {
 	amqp_connection_state_t state;   /* NULL while not connected */
 	size_t attempt;                  /* selects which node of the URL to connect to */
 	uint64_t serial;                 /* random, different for each connection */
-	char words[RABBITMQ_WORDS_SIZE]; /* the last failure in words */
-	/* the words of the last warning; "" if there is none */
+	char words[RABBITMQ_WORDS_SIZE]; /* the reason of the last failure */
+	/* the reason in the last warning since the link was last connected; "" if there is none */
 	char logged_words[RABBITMQ_WORDS_SIZE];
 
 	_Atomic int failures; /* consecutive failures */
@@ -153,8 +153,8 @@ struct rabbitmq_link {
 	bool has_ended;
 };
 
-/* Starts the thread. The texts `role` and `name` together say what the link is for, e.g. "consumer
- * of " and the name of a group. */
+/* Starts the thread. The texts `role` and `name` together describe the purpose of the link, e.g.
+ * "consumer of " and the name of a group. */
 void rabbitmq_link_start(struct rabbitmq_link *link, struct rabbitmq_bus *bus,
 	const struct rabbitmq_duty *duty, const char *role, const char *name);
 
@@ -165,7 +165,8 @@ const struct rabbitmq_place *rabbitmq_link_place(const struct rabbitmq_link *lin
  * thread. */
 void rabbitmq_link_stop(struct rabbitmq_link *link);
 
-/* Ends the current or the next rabbitmq_link_wait(). Any thread; never blocks. */
+/* Ends the current rabbitmq_link_wait() or rabbitmq_link_pause(); if there is none, ends the next
+ * one. Any thread; never blocks. */
 void rabbitmq_link_wake(struct rabbitmq_link *link);
 
 /* Cuts the connection, so that all calls of the link's thread on this connection fail. Any thread;
@@ -220,7 +221,7 @@ struct rabbitmq_bus {
 	struct rabbitmq_link watch;
 	bool running;
 
-	_Atomic bool up;       /* the broker responds, and everything is declared */
+	_Atomic bool up;       /* the broker responds; all exchanges and queues are declared */
 	_Atomic bool doubted;  /* a declared exchange or queue may no longer exist */
 	_Atomic int blocked;   /* how many publishers the broker has blocked */
 	_Atomic int frame_max; /* the maximum size of a frame, as negotiated with the broker */
@@ -326,8 +327,8 @@ QP_MUST_CHECK bool rabbitmq_letter_write(struct rabbitmq_letter *letter, struct 
 void rabbitmq_letter_write_fault(struct rabbitmq_letter *letter, struct arena *arena,
 	const struct rabbitmq_bus *bus, const struct rabbitmq_delivery *from, const char *queue);
 
-/* Fills `delivery` from `from`. Its slices point into `from` or `channel`, or are allocated from
- * `arena`. */
+/* Fills `delivery` from `from`. The slices of `delivery` point into `from` or `channel`, or are
+ * allocated from `arena`. */
 void rabbitmq_delivery_read(struct bus_delivery *delivery, struct arena *arena,
 	const struct bus_channel *channel, const struct rabbitmq_delivery *from);
 
@@ -361,7 +362,7 @@ struct rabbitmq_publisher {
 	/* the connection must be replaced: a confirm is missing, the queue is missing, or the
 	 * broker refused a letter */
 	bool is_stale;
-	int64_t replace_at_ns; /* when a refusal may next set is_stale */
+	int64_t replace_at_ns; /* until this time, a refusal does not set is_stale */
 
 	pthread_mutex_t lock; /* guards the members below */
 	pthread_cond_t changed;
@@ -407,7 +408,7 @@ struct rabbitmq_consumer {
 	char *queue;
 
 	/* The members up to the lock are used only by the thread that calls fetch() and ack(). */
-	/* holds the deliveries of the last fetch, and the letters for poisoned ones */
+	/* holds the deliveries of the last fetch, and the letters for poisoned messages */
 	struct arena arena;
 	size_t given; /* how many deliveries the last fetch returned */
 	size_t acked; /* how many deliveries of the last fetch are acknowledged */

@@ -173,8 +173,9 @@ static amqp_table_t headers_with_fault(
 }
 
 /*
- * Copies all properties except two: the user id, which the broker would refuse because it is not
- * the user of our connection, and the expiration, after which the broker would delete the copy.
+ * Copies the properties, but adds the headers that describe the fault, makes the copy persistent,
+ * and omits two properties: the user id, which the broker would refuse because it is not the user
+ * of our connection, and the expiration, after which the broker would delete the copy.
  */
 void rabbitmq_letter_write_fault(struct rabbitmq_letter *letter, struct arena *arena,
 	const struct rabbitmq_bus *bus, const struct rabbitmq_delivery *from, const char *queue)

@@ -26,8 +26,8 @@
  * links when it comes up. */
 #define WAITING_MS 5000
 
-/* While the bus is up, a link warns after this many consecutive failures. The watcher warns after
- * its first failure. */
+/* A link warns after this many consecutive failures, and only while the bus is up. The watcher is
+ * an exception: it warns after its first failure. */
 #define FAILURES_TO_WARN 4
 
 /* ---- the thread -------------------------------------------------------------------------- */
@@ -201,7 +201,7 @@ void rabbitmq_link_wake(struct rabbitmq_link *link)
 	const uint64_t once = 1;
 	ssize_t written = write(link->wake_fd, &once, sizeof(once));
 
-	(void)written; /* fails only if the counter is full; the link is then awake anyway */
+	(void)written; /* fails only if the counter is full; the link then wakes anyway */
 }
 
 void rabbitmq_link_cut(struct rabbitmq_link *link)

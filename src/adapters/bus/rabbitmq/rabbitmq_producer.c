@@ -85,7 +85,7 @@ static void close_producer(struct producer *base)
 
 static const struct producer_ops producer_ops = {.publish = publish, .close = close_producer};
 
-/* Connects now, so that the first publish need not wait for the connection. */
+/* Starts to connect now, so that the connection is usually open before the first publish. */
 struct producer *rabbitmq_producer_open(struct bus *base)
 {
 	struct rabbitmq_producer *producer = qp_calloc(1, sizeof(*producer));

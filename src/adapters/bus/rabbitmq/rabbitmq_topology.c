@@ -1,7 +1,7 @@
 /*
  * Declares exchanges, queues and bindings. Declaring an exchange, queue or binding that already
- * exists changes nothing. If it exists with other properties, the broker closes the AMQP channel
- * and reports the difference.
+ * exists changes nothing. If an exchange or queue exists with other properties, the broker closes
+ * the AMQP channel and reports the difference.
  */
 #include "adapters/bus/rabbitmq/rabbitmq_internal.h"
 

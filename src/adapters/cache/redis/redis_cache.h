@@ -18,10 +18,11 @@
 #include "ports/cache.h"
 
 /*
- * `url` is redis://[user:password@]host[:port][/db], or names the Sentinels that know the server:
+ * `url` is redis://[user:password@]host[:port][/db]. With Sentinels, which report the server's
+ * address, `url` is
  * redis+sentinel://[user:password@]host[:port][,host[:port]...]/master[/db]. The user may be empty,
- * and user and password may contain %XX. start() checks the URL, and no part of it is ever logged.
- * `name` and `url` must live as long as the cache.
+ * and user and password are percent-decoded. start() checks the URL, and no part of the URL is ever
+ * logged. `name` and `url` must live as long as the cache.
  */
 struct cache *redis_cache_new(const char *name, const char *url);
 

@@ -28,9 +28,9 @@ void redis_connection_close(struct redis_connection *connection)
 }
 
 /*
- * Closes the connection and sets `why` to the error text of hiredis. Sets it to `fallback` if
- * hiredis has no error text, and after a timeout, which hiredis would call "Resource temporarily
- * unavailable".
+ * Closes the connection and sets `why` to the error text of hiredis. If hiredis has no error text,
+ * or after a timeout, which hiredis would call "Resource temporarily unavailable", sets `why` to
+ * `fallback` instead.
  */
 static void break_off(struct redis_connection *connection, const char *fallback)
 {
@@ -110,7 +110,8 @@ bool redis_is_error(const redisReply *reply, const char *code)
 	       memcmp(reply->str, code, len) == 0 && (reply->len == len || reply->str[len] == ' ');
 }
 
-/* Reports only the code of an error, because the text may repeat the command with the password. */
+/* Copies only the code of an error to `why`, because the error's text may repeat the command with
+ * the password. */
 void redis_connection_refuse(
 	struct redis_connection *connection, const char *what, const redisReply *reply)
 {

@@ -67,7 +67,7 @@ static void add_nothing(const void *entry, struct redis_words *words)
 	(void)words;
 }
 
-/* If `*rest` begins with `text`, cuts it off and returns true. */
+/* If `*rest` begins with `text`, removes `text` from `*rest` and returns true. */
 static bool skip(struct slice *rest, const char *text)
 {
 	if (!slice_starts_with(*rest, text))
@@ -307,8 +307,8 @@ static const struct redis_verb refresh = {
 	.add_arguments = add_new_value,
 };
 
-/* Returns the cached values that must be deleted because their refresh failed. The list is
- * allocated from the session's arena, which redis_session_end_call() resets. */
+/* Returns the users whose cached counters must be deleted if the refresh fails. The list of the ids
+ * is allocated from the session's arena, which redis_session_end_call() resets. */
 static struct redis_debt debt_of(
 	struct redis_session *session, const struct cached_counter *counters, size_t count)
 {

@@ -1,5 +1,5 @@
 /*
- * Records deletions that have failed, and repeats them.
+ * Records deletions that have failed or were requested while Redis was away, and repeats them.
  *
  * It is enough to record a set of user ids per kind of entry: how often and in which order
  * deletions failed does not matter, because deleting an entry once more is harmless. A set with

@@ -5,9 +5,9 @@
  *   url          parses Redis's address, and the user and password to log in with
  *   names        the names under which Redis keeps limits, counters and leases
  *   connection   a socket with our scripts loaded; sends and receives within a deadline
- *   sentinel     asks Redis Sentinel which server is the master
+ *   sentinel     queries Redis Sentinel for the address of the master
  *   drops        the users whose limits or counters still have to be deleted
- *   cache        whether Redis is in use: the circuit breaker and its background thread
+ *   cache        the circuit breaker and its background thread: decides whether Redis is in use
  *   waker        carries announcements between processes
  *   session      a connection that is open while Redis is in use, and the table of port calls
  *   scripts      the Lua scripts
@@ -15,7 +15,8 @@
  *   limits       the port's calls for limits
  *   counters     the port's calls for counters
  *
- * These files have one lock, in struct redis_cache. No thread holds it while talking to Redis.
+ * These files have one lock, in struct redis_cache. No thread holds the lock during a round trip to
+ * Redis.
  */
 #ifndef QUIPU_ADAPTERS_CACHE_REDIS_REDIS_INTERNAL_H
 #define QUIPU_ADAPTERS_CACHE_REDIS_REDIS_INTERNAL_H
@@ -55,9 +56,9 @@
 enum redis_name { REDIS_NAME_LIMIT, REDIS_NAME_COUNTER, REDIS_NAME_LEASE, REDIS_NAME_LIST };
 
 /*
- * Returns the name under which Redis keeps an entry of the user, written to `space`. `name` says
- * which entry: the limit, the counter, the lease, or the list of the user's counters. Different
- * entries or users never have the same name.
+ * Returns the name under which Redis keeps an entry of the user, written to `space`. `name` selects
+ * the entry: the limit, the counter, the lease, or the list of the user's counters. Different
+ * entries, and entries of different users, never have the same name.
  */
 struct slice redis_name(enum redis_name name, struct slice user_id, char space[REDIS_NAME_SIZE]);
 
@@ -165,8 +166,8 @@ bool redis_is_error(const redisReply *reply, const char *code);
 /* ---- Sentinels ---------------------------------------------------------------------------- */
 
 /*
- * Asks the Sentinels of the URL, one after another, until one returns the master's address. If
- * `connection` is still open to a Sentinel, asks that Sentinel first. If no Sentinel returns an
+ * Queries the Sentinels of the URL, one after another, until one returns the master's address. If
+ * `connection` is still open to a Sentinel, queries that Sentinel first. If no Sentinel returns an
  * address, sets the connection's `why` and returns false.
  */
 QP_MUST_CHECK bool redis_sentinel_find(struct redis_connection *connection,
@@ -178,7 +179,7 @@ QP_MUST_CHECK bool redis_sentinel_find(struct redis_connection *connection,
 #define REDIS_DROPS_SLOTS (2 * REDIS_DROPS_MAX)
 
 /*
- * Says which entries of a user are deleted together. REDIS_LIMITS: the hash of the limit.
+ * The entries of a user that are deleted together. REDIS_LIMITS: the hash of the limit.
  * REDIS_COUNTERS: the counter, its lease, and the list of the user's counters.
  */
 enum redis_kind { REDIS_LIMITS, REDIS_COUNTERS, REDIS_KINDS };
@@ -258,8 +259,8 @@ struct redis_debt {
 QP_MUST_CHECK bool redis_cache_owe_if_away(
 	struct redis_cache *cache, const struct redis_debt *debt);
 
-/* Records the debt after a deletion has failed. Redis is away from now on, whatever the phase
- * was. */
+/* Records the debt after a deletion has failed, and enters the phase REDIS_AWAY, whatever the phase
+ * was before. */
 void redis_cache_owe(struct redis_cache *cache, const struct redis_debt *debt, const char *why);
 
 /* Changes the timeout, for tests on a busy machine. Call this before start(). */
@@ -285,7 +286,7 @@ struct redis_waker *redis_waker_start(
 /* Queues an announcement, which the waker's thread publishes. Any thread; never blocks. */
 void redis_waker_announce(struct redis_waker *waker, const char *announcement);
 
-/* Ends the thread. Once this returns, no listener is called any more. */
+/* Ends the waker's thread. The waker calls no listener after redis_waker_stop() has returned. */
 void redis_waker_stop(struct redis_waker *waker);
 
 /* ---- sessions ---------------------------------------------------------------------------- */

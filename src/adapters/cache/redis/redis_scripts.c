@@ -95,9 +95,9 @@ static const char fill[] = "local filled = 0\n"
  * that a person can write a value by hand. read() checks only the form of lastUpdated; read_hit()
  * in redis_counters.c checks that it is a real date.
  *
- * put(key, there, version, value) writes the value and returns 1. `there` is what read() has
- * returned for this key. If `there` is a counter with a later version than `version`, put() writes
- * nothing and returns 0.
+ * put(key, there, version, value) writes the value and returns 1. `there` is the result of read()
+ * for this key. If `there` is a counter with a later version than `version`, put() writes nothing
+ * and returns 0.
  */
 #define SHARED                                                                                     \
 	TTLS "local function whole(number)\n"                                                      \

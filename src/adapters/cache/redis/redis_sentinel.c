@@ -1,5 +1,5 @@
 /*
- * Asks Redis Sentinel for the master.
+ * Queries Redis Sentinel for the address of the master.
  *
  * Quipu does not look for the master by trying the servers. An old master that comes back accepts
  * writes until the Sentinels have turned it into a replica; until then, some processes would use
@@ -29,7 +29,7 @@ static bool read_place(const redisReply *reply, struct redis_place *place)
 	return true;
 }
 
-/* Asks the connected Sentinel for the master's address. Closes the connection on failure. */
+/* Queries the connected Sentinel for the master's address. Closes the connection on failure. */
 static bool ask(struct redis_connection *connection, const struct redis_url *url,
 	struct redis_place *master)
 {

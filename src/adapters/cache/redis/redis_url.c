@@ -106,7 +106,7 @@ static const char *parse_db(struct redis_url *url, struct slice text)
 }
 
 /* If `*text` begins with user:password@, parses that part and removes it from `*text`. Returns NULL
- * on success, otherwise a text that says what is wrong. */
+ * on success, otherwise a text that describes the error. */
 static const char *parse_login(struct redis_url *url, struct slice *text)
 {
 	const char *at = memrchr(text->data, '@', text->len);

@@ -1,6 +1,6 @@
 /*
- * On Citus, each statement in the tables below replaces the plain statement with the same name. It
- * takes the same parameters and returns the same columns. The statements differ for these reasons:
+ * On Citus, each statement in the arrays below replaces the plain statement with the same name, but
+ * has the same parameters and returns the same columns. The statements differ for these reasons:
  *
  *   shards        Citus skips shards only if a condition names values of the distribution column. A
  *                 join with the rows of a batch names no values, so the statement would run on all
@@ -11,8 +11,8 @@
  *                 batches.
  *   sweeps        A statement that deletes expired rows chooses them without locking them, and then
  *                 deletes only those that have not changed since.
- *   time          A statement reads the time once, on the node to which Quipu is connected, as a
- *                 row of a CTE. In UPDATE and RETURNING, only immutable functions may convert the
+ *   time          A statement reads the time once, in the CTE `clock`, on the node to which Quipu
+ *                 is connected. In UPDATE and RETURNING, only immutable functions may convert the
  *                 time: see CITUS_FROM_US and CITUS_TO_US.
  *   LATERAL       Citus does not support a LIMIT for each row of a batch. row_number() or max()
  *                 replaces the LIMIT.
@@ -25,9 +25,10 @@
  * Quipu decides on rows that it has locked, or that it checks again when it writes them.
  *
  * Some tables stay on the coordinator (docs/SCALING.md): tables whose rows are claimed with SKIP
- * LOCKED; tables that are written in the same transactions as those (e.g. dead letters); pots,
- * because they have unique names and foreign keys; and small tables. Statements that use only
- * tables on the coordinator need no replacement.
+ * LOCKED; the tables of dead letters, processed events, and queued and sent messages, which are
+ * written in the same transactions as claimed rows; pots, because they have unique names and
+ * foreign keys; and other small tables. Statements that use only tables on the coordinator need no
+ * replacement.
  */
 #include "adapters/store/postgres/postgres_citus.h"
 
@@ -369,8 +370,8 @@ static const struct pg_statements *const tables[] = {
 };
 
 /*
- * Citus commits a transaction in two phases if the transaction changed several shards. Changes to
- * tables that stay on the coordinator do not count. If the transaction changed only one shard,
+ * Citus commits a transaction in two phases if the transaction changed several shards. A table that
+ * stays on the coordinator does not count as a shard. If the transaction changed only one shard,
  * Citus commits first on the shard's node and then on the coordinator; if the coordinator dies in
  * between, the changes to tables on the coordinator are lost. Citus has no setting and no function
  * that requests two phases, but it always uses two phases after an INSERT … SELECT whose SELECT

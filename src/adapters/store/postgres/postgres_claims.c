@@ -132,7 +132,8 @@ static struct pg_param epochs_of(
 }
 
 /* Runs a statement that returns one row per changed claim: the claim's number in the batch (see
- * PG_CLAIM_IS_OURS). Sets was_ours to true in these claims and to false in the others. */
+ * PG_CLAIM_IS_OURS). Sets was_ours in every claim: true if the claim's row was changed, otherwise
+ * false. */
 static enum status run_on_claims(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_param *params, size_t param_count, struct claim *claims, size_t count)
 {

@@ -128,7 +128,7 @@ struct pg_claims {
 #define PG_CLAIM_CREATED_US PG_TO_US("e.created_at")
 
 /* clang-format off */
-/* Returns the id as text, but sorts by the uuid itself, because the index is sorted by it. */
+/* Returns the id as text, but sorts by the uuid itself, because the index is sorted by uuids. */
 #define PG_CLAIM_LIST_SQL(table, id, done_at)                                    \
 	"SELECT e." id "::text, e.status, e.attempt_count, e.claim_epoch, "      \
 	"    " PG_CLAIM_CREATED_US ", coalesce(" PG_TO_US("e." done_at) ", 0), " \
@@ -149,7 +149,7 @@ extern const struct claim_repository_ops pg_claims_ops;
  *   busy, done    the values of `status` for a claimed row and for a finished row
  *   done_at       the column with the time at which a row became `done`
  *   swept         the stages whose old rows sweep() deletes, as an SQL list: "'SENT', 'FAILED'"
- *   ended_at      an expression for the time from which sweep() counts the age of such a row
+ *   ended_at      an expression for the time from which sweep() counts a row's age
  */
 #define PG_CLAIMS(table, id, occurred_at, busy, done, done_at, swept, ended_at)                    \
 	{                                                                                          \
@@ -165,8 +165,9 @@ extern const struct claim_repository_ops pg_claims_ops;
 	}
 
 /* Lowers the table's floor (see postgres_claims.c) to `time_us`, unless the floor is already lower.
- * Call this when a transaction inserts or reopens rows, with the earliest created_at that they can
- * have, so that claims find the rows. Any thread. */
+ * Call this when a transaction reopens rows, or inserts rows whose created_at may be earlier than
+ * the current time; otherwise claims may start above these rows. `time_us` must not be later than
+ * the created_at of any of these rows. Any thread. */
 void pg_claim_from(struct session *session, const struct pg_claims *claims, int64_t time_us);
 
 #endif

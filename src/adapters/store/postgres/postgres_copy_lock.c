@@ -1,9 +1,11 @@
 /*
  * Quipu's servers and `quipu copy` never use the tables of a database at the same time: every
- * connection of a server holds a lock in shared mode, and a copy holds the same lock in exclusive
- * mode. Every session holds the lock, not only the watcher, so that a copy cannot begin while any
- * session could still write. Only the waker's connection, which uses no tables, does not hold the
- * lock. PostgreSQL releases the lock when the connection ends, however the process ends.
+ * connection through which a server uses tables holds a lock in shared mode, and a copy holds the
+ * same lock in exclusive mode. Every session holds the lock, not only the watcher, so that a copy
+ * cannot begin while any session could still write. (The waker's connection does not hold the lock,
+ * because the waker uses no tables.) PostgreSQL releases the lock when the connection ends, however
+ * the process ends. On Citus, each node has a lock of its own, so a copy does not detect servers
+ * that are connected to other nodes (docs/SCALING.md).
  *
  * The lock protects the database while a copy runs. After an interrupted copy, the copy's row in
  * quipu_copy keeps servers out. A server reads that row while it holds the lock, so no copy can
@@ -102,7 +104,7 @@ static void explain_lock(PGconn *connection, char *why, size_t size)
 		    &is_copy, why, size))
 		snprintf(why, size, "%s",
 			is_copy ? "another quipu copy is writing to this database"
-				: "a quipu serves this database; stop it first");
+				: "a Quipu server uses this database; stop it first");
 }
 
 bool pg_admit_copy(PGconn *connection, char *why, size_t size)

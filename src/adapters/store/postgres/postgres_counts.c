@@ -13,7 +13,7 @@
  * locked in the order of their ids.
  *
  * CASE, unlike AND, evaluates in order: it compares sums with the bounds only if the sums fit into
- * int64, so that no bound and no value can make the statement fail.
+ * int64, so an overflow cannot make the statement fail.
  */
 static const struct pg_statement add_statement = {
 	"quipu_counts_add",

@@ -16,7 +16,7 @@
  *   put_poison   takes the parameters of `put` and stores only letters of the kind "poison"
  *   list         takes kind, the id of the previous page's last letter, and a limit
  *   find         takes kind and id; like `list`, returns id, kind, type, key, position, error,
- *                attempt_count, created, payload (empty in `list`)
+ *                attempt_count, created_at, payload (empty in `list`)
  *   row          takes kind, id and the new status (PENDING or DISCARDED); changes the row that
  *                failed
  *   letter       takes the parameters of `row` and marks the letter as resolved

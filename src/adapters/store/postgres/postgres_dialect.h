@@ -22,7 +22,7 @@ struct pg_statements {
 
 struct pg_dialect {
 	const char *name;
-	/* SQL with the settings of every session, in addition to those that both dialects share */
+	/* SQL that each session executes to apply the settings that only this dialect needs */
 	const char *settings;
 	/* a statement without BEGIN is atomic: if it fails, it has changed nothing */
 	bool commits_alone;
@@ -66,17 +66,17 @@ const char *pg_dialect_sql(const struct pg_dialect *dialect, const struct pg_sta
 
 /*
  * Prints the statements that spread the tables over the nodes of a cluster, and executes them
- * unless this is a dry run. Leaves out statements that have already been executed. On failure
- * returns false with a reason in `why`.
+ * unless this is a dry run. Leaves out tables that are already distributed, and the settings of the
+ * workers if all of them are right. On failure returns false with a reason in `why`.
  */
 QP_MUST_CHECK bool pg_distribute(
 	PGconn *connection, bool dry_run, FILE *out, char *why, size_t size);
 
 /*
  * Returns whether Quipu can use the Citus node that `connection` is connected to: the coordinator,
- * or any worker that sees the table schema_migrations (docs/SCALING.md). For a worker that does
- * not, returns false with the reason in `why`; do not apply migrations then, because they would
- * create tables on that worker only.
+ * or any worker that sees the table schema_migrations (docs/SCALING.md). For any other worker,
+ * returns false with the reason in `why`; do not apply migrations then, because they would create
+ * tables on that worker only.
  */
 QP_MUST_CHECK bool pg_distribute_admits(PGconn *connection, char *why, size_t size);
 

@@ -8,7 +8,8 @@
  * user or item, the use of one key for two users or items would not be detected.
  *
  * A run skips tables that are already distributed, and skips the settings of the workers if all of
- * them are right. So it continues where an interrupted run stopped.
+ * them are right. Therefore, after an interrupted run, the next run continues where that run
+ * stopped.
  */
 #include <stdarg.h>
 #include <stdlib.h>

@@ -10,8 +10,8 @@
 /* clang-format off */
 #define BEFORE PG_FROM_US("$2::int8")
 
-/* The comparison of whole rows finds the place in the index where the page begins. PostgreSQL can
- * skip partitions only because the statement also compares occurred_at by itself. */
+/* The comparison of whole rows finds the index entry at which the page begins. PostgreSQL can skip
+ * partitions only because the statement also compares occurred_at by itself. */
 static const struct pg_statement read_audit_statement = {
 	"quipu_entitlements_read_audit",
 	"SELECT a.stock_keeping_unit, a.action = 'GRANTED', a.version, a.step, a.reason, "

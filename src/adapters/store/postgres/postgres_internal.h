@@ -280,10 +280,10 @@ struct pg_param pg_param_uuid(struct slice text);
 /* ---- errors ---- */
 
 /*
- * Returns true if the server closes the connection after this error: the server is shutting down or
- * crashing, the session was idle for too long, or an operator has terminated the session. With
- * severity ERROR, the same SQLSTATEs refer to another node of a cluster, and the connection stays
- * open.
+ * Returns true if the server closes the connection after this error: the server is starting,
+ * shutting down or crashing, the session was idle for too long, an operator has terminated the
+ * session, or the connection itself has failed. With severity ERROR, the same SQLSTATEs refer to
+ * another node of a cluster, and the connection stays open.
  */
 bool pg_is_farewell(const char *state, const PGresult *result);
 
@@ -339,10 +339,10 @@ struct pg_floor {
 	_Atomic int64_t look_at_ns; /* monotonic time of the next scan of the whole index */
 };
 
-/* Returns the floor of a table, which the address `table` identifies. Any thread. */
+/* Returns the floor of the table that the address `table` identifies. Any thread. */
 struct pg_floor *pg_store_floor(struct pg_store *store, const void *table);
 
-/* Functions of the session that are in postgres_idempotency.c. */
+/* The session's functions for Idempotency-Keys (struct session_ops), in postgres_idempotency.c. */
 enum status pg_keys_find(struct session *session, struct arena *arena,
 	struct idempotency_record *records, size_t count);
 enum status pg_keys_put(struct session *session, const struct idempotency_record *records,

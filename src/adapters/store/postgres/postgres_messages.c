@@ -27,10 +27,9 @@ static const struct pg_statement put_statement = {
 
 /*
  * Creates missing rows of conversations, and moves last_span forward. Most new messages belong to
- * the span that the row of their conversation already has. The statement only reads such a row; it
- * neither locks nor writes it. It locks and writes all remaining rows in the order of the arrays.
- * If another session changes one of these rows at the same time, the row gets the later of the two
- * spans.
+ * the span that the row of their conversation already has; the statement reads such rows without
+ * locking them. It locks and writes all remaining rows in the order of the arrays. If two sessions
+ * write the same row at the same time, the row gets the later of the two spans.
  */
 static const struct pg_statement end_statement = {
 	"quipu_conversations_end",

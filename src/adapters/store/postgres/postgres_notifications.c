@@ -198,7 +198,8 @@ static const struct pg_dead_letters dead = {
 		"    FROM notification_dlq "
 		"    WHERE resolved_at IS NULL AND kind = 'notification' AND kind = $1::text "
 		"      AND id = $2::text::uuid)"},
-	/* A notification that has been deleted can no longer be replayed. */
+	/* A notification that has been deleted cannot be replayed; its letter can only be
+	 * discarded. */
 	.letter = {"quipu_notification_dlq_letter",
 		"UPDATE notification_dlq "
 		"SET resolved_at = quipu_now(), "

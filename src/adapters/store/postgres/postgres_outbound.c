@@ -11,7 +11,8 @@
 #define SENT_US PG_TO_US("sent_at")
 
 /* clang-format off */
-/* Rows are claimed in the order of created_at, so each message of a batch gets a different time. */
+/* Rows are claimed in the order of created_at, so each message of a batch gets its own created_at,
+ * one microsecond after that of the previous message. */
 static const struct pg_statement put_statement = {
 	"quipu_outbound_put",
 	"INSERT INTO outbound_messages (id, message_id, aggregate_key, trace_id, payload, "
@@ -244,7 +245,7 @@ static const struct pg_dead_letters dead = {
 		"    SELECT 1 "
 		"    FROM outbound_dlq d "
 		"    WHERE d.resolved_at IS NULL AND d.kind = $1::text AND d.id = $2::text::uuid)"},
-	/* A message that has been deleted can no longer be replayed. */
+	/* A message that has been deleted cannot be replayed; its letter can only be discarded. */
 	.letter = {"quipu_outbound_dlq_letter",
 		"UPDATE outbound_dlq "
 		"SET resolved_at = quipu_now(), "

@@ -78,7 +78,8 @@ static const struct pg_statement release_statement = {
 	"RETURNING 1",
 };
 
-/* Inserts nothing if the name is taken, so that no id is used up: ids have only 32 bits. */
+/* Does not try to insert a pot whose name is taken, because each attempt uses up an id, and ids have
+ * only 32 bits. */
 static const struct pg_statement create_statement = {
 	"quipu_pots_create",
 	"WITH made AS ("

@@ -2,14 +2,14 @@
  * Implements a session: its connection, pipelines and transactions, and the translation of
  * PostgreSQL's errors.
  *
- * In this file, a round is the statements sent between two syncs. They fail together: after the
- * first error the server skips the rest. An explicit BEGIN joins several rounds into one
- * transaction.
+ * In this file, a round is the statements sent between two syncs. The statements of a round fail
+ * together: after the first error, the server skips the remaining statements. An explicit BEGIN
+ * joins several rounds into one transaction.
  *
  *   state            event                                 next
  *   idle             begin()                               must_begin
  *   must_begin       a flush, which also sends BEGIN       in a transaction
- *   must_begin       pg_run() of a TRANSACTION_SINGLE      must_begin; the server has committed
+ *   must_begin       pg_run() that uses run_single()       must_begin; the server has committed
  *   must_begin       commit(), rollback()                  idle; nothing is sent
  *   in a transaction commit(), rollback()                  idle
  *   any              a flush fails                         idle; rolled back
@@ -194,7 +194,8 @@ static enum status status_of_error(struct pg_session *session, const PGresult *r
 	enum status status;
 
 	/* An error without an SQLSTATE does not come from the server: the connection is lost, or
-	 * libpq could not read the server's reply. It is then unknown what the server did. */
+	 * libpq could not read the server's reply. The server may still have executed the
+	 * statement. */
 	if (!state || pg_is_farewell(state, result))
 		session->is_dead = true;
 	if (state)
@@ -467,12 +468,12 @@ static void note_unknown(struct pg_session *session, const char *what)
 }
 
 /* Called if a COMMIT failed, usually because the connection was lost, but the server may have
- * committed nevertheless. Only reading the rows would show whether the server has. */
+ * committed nevertheless. Only reading the rows would show whether the server has committed. */
 static enum status commit_lost(struct pg_session *session)
 {
 	note_unknown(session, is_broken(session)
 				      ? "the connection was lost during COMMIT"
-				      : "the server could not say whether COMMIT succeeded");
+				      : "the server did not report whether COMMIT succeeded");
 	disconnect(session);
 	return STATUS_OUTCOME_UNKNOWN;
 }
@@ -484,7 +485,7 @@ static enum status committed_status(struct pg_session *session)
 {
 	if (!session->is_unreplicated)
 		return STATUS_OK;
-	note_unknown(session, "somebody cancelled a COMMIT that waited for a synchronous standby");
+	note_unknown(session, "a COMMIT that waited for a synchronous standby was cancelled");
 	disconnect(session);
 	return STATUS_OUTCOME_UNKNOWN;
 }

@@ -1,4 +1,6 @@
 /*
+ * Analyzes tables whose size the planner underestimates.
+ *
  * To estimate how many rows a table has, the planner multiplies the present number of pages by the
  * rows per page that the last ANALYZE found. An ANALYZE right after all rows were deleted finds
  * zero rows per page. From then on the planner treats the table as empty, however large it becomes,

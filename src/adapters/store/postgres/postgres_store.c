@@ -3,13 +3,13 @@
  * watcher brings the store up and keeps the planner's statistics usable.
  *
  * Only the watcher thread decides that the server is back; a session that cannot connect marks the
- * store as down and wakes the watcher. During an outage only the watcher tries to connect, and
- * requests are refused immediately. The watcher keeps its own connection open while the store is
- * up, so that it detects an outage even if no session uses the store.
+ * store as down and wakes the watcher. During an outage the watcher tries to connect, but sessions
+ * do not, so requests are refused immediately. The watcher keeps its own connection open while the
+ * store is up, so that it detects an outage even if no session uses the store.
  *
- * Invariants: is_up is true only after all migrations have been applied; while a connection is
- * open, no `quipu copy` writes to the database (postgres_copy_lock.c); the waker is created once,
- * by the first listener or announcement, and lives until the store is freed.
+ * Invariants: is_up is true only after all migrations have been applied; while a session or the
+ * watcher is connected, no `quipu copy` writes to the database (postgres_copy_lock.c); the waker is
+ * created once, by the first listener or announcement, and lives until the store is freed.
  */
 #include "adapters/store/postgres/postgres_store.h"
 

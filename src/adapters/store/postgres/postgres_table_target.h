@@ -61,8 +61,9 @@ bool table_target_takes(const struct table_target *target, size_t column);
  * text in upper and lower case. */
 bool table_target_has_uuid(const struct table_target *target, size_t column);
 
-/* Begin a batch, add a row to it, and commit it. `rows` is how many rows of the chosen table
- * have been copied, including this batch; an interrupted copy continues after them. */
+/* Begin a batch, add a row to the batch, and commit the batch. `rows` is how many rows of the
+ * chosen table have been copied, including this batch; an interrupted copy continues after these
+ * rows. */
 QP_MUST_CHECK bool table_target_open_batch(struct table_target *target, char *why, size_t size);
 QP_MUST_CHECK bool table_target_add(
 	struct table_target *target, const struct cell *cells, char *why, size_t size);

@@ -30,7 +30,7 @@
 
 struct trace {
 	const char *store; /* the store's name */
-	const char *group; /* what the verb belongs to, e.g. "counts"; a static string */
+	const char *group; /* the verb's repository or object, e.g. "counts"; a static string */
 	const char *verb;  /* e.g. "add"; a static string */
 	/* the inner session, on which the call runs; NULL for verbs of the store */
 	struct session *session;
@@ -151,7 +151,7 @@ struct tracing_outbound {
 	struct tracing_dead_letters dead;
 };
 
-/* The names of an outbox and its parts in log lines. Static strings. */
+/* The names that log lines use for an outbox, its claims and its dead letters. Static strings. */
 struct tracing_outbox_groups {
 	const char *outbox;
 	const char *claims;

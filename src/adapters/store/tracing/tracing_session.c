@@ -1,6 +1,6 @@
 /*
- * Sessions of the tracing store. A tracing session contains the inner session, and the same rules
- * for threads and transactions apply to it.
+ * Sessions of the tracing store. A tracing session owns an inner session. The rules for threads and
+ * transactions are the same for both.
  */
 #include <stdlib.h>
 

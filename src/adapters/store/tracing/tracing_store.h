@@ -5,11 +5,11 @@
  *     {"level":"debug","part":"store","message":"counts.add","store":"counts-store","rows":"412",
  *      "us":"1834","result":"OK"}
  *
- * The inner store can be of any engine, because the tracing store uses only the ports. It wraps the
- * inner store, the sessions of the inner store, and every repository of the inner store, including
- * the claims, dead letters and inbox inside other repositories. Its struct store has the same name,
- * engine and settings as that of the inner store, so the rest of the program can use either. The
- * tracing store never logs values, because they may be secret.
+ * The inner store can be of any engine, because the tracing store uses only the ports. The tracing
+ * store wraps the inner store, its sessions, and each of its repositories, including the claims,
+ * dead letters and inbox inside other repositories. The struct store of the tracing store has the
+ * same name, engine and settings as that of the inner store, so callers can use either. The tracing
+ * store never logs values, because they may be secret.
  *
  * `rows` is the number of rows that the caller passed in. For verbs that choose the rows
  * themselves, such as lists and sweeps, it is the number of rows that they returned or changed, and
