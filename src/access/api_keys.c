@@ -1,8 +1,8 @@
 /*
- * The file holds only the SHA-256 of each secret. A plain digest is enough because `quipu keys new`
- * draws secrets of 256 random bits: they cannot be guessed, and a slow password hash would slow
- * down every request. One wrong line makes the whole file unusable, so that a typing error never
- * leaves a server with half of its keys.
+ * The key file holds only the SHA-256 of each secret. A plain digest is enough because `quipu keys
+ * new` draws secrets of 256 random bits: they cannot be guessed, and a slow password hash would
+ * slow down every request. One wrong line makes the whole file unusable, so that a typing error
+ * never leaves a server with half of its keys.
  */
 #include "access/api_keys.h"
 

@@ -25,8 +25,8 @@ struct key_ring;
 struct api_key;
 
 /*
- * Reads a file; blocks. On failure returns NULL and writes to `why` (KEYS_WHY_SIZE bytes) which
- * line is wrong and what is wrong with it, but never a secret.
+ * Reads a file; blocks. On failure returns NULL and writes the reason to `why` (KEYS_WHY_SIZE
+ * bytes), with the number of the line if a line is wrong, but never a secret.
  */
 QP_MUST_CHECK struct key_ring *key_ring_read(const char *file, char *why);
 void key_ring_free(struct key_ring *ring);

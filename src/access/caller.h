@@ -16,10 +16,10 @@ enum access {
 	ACCESS_INTERNAL,     /* an API key with the scope internal or admin */
 	ACCESS_ADMIN,        /* an API key with the scope admin */
 	ACCESS_PUBLIC,       /* nothing */
-	ACCESS_USER,         /* a user's token, or what ACCESS_INTERNAL requires if the server does
-			      * not check tokens */
-	ACCESS_OWNER,        /* a token of the user in the path, or what ACCESS_INTERNAL requires */
-	ACCESS_OWNER_STREAM, /* what ACCESS_OWNER requires; the token may also be in the query,
+	ACCESS_USER,         /* a user's token, or, if the server does not check tokens, an API key
+			      * as for ACCESS_INTERNAL */
+	ACCESS_OWNER,        /* a token of the user in the path, or a key as for ACCESS_INTERNAL */
+	ACCESS_OWNER_STREAM, /* the same as for ACCESS_OWNER; the token may also be in the query,
 			      * because a browser's EventSource cannot send headers */
 };
 
@@ -27,7 +27,7 @@ enum access {
 const char *access_name(enum access access);
 
 enum caller_kind {
-	CALLER_ANYONE, /* the route is public, or nothing is checked */
+	CALLER_ANYONE, /* the route is public, or its callers are not checked */
 	CALLER_KEY,    /* the caller has an API key; `name` is the key's id */
 	CALLER_USER,   /* the caller has a token; `name` is the token's subject */
 };

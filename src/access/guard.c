@@ -215,8 +215,9 @@ static enum status check_key(struct check *check, enum access access)
 	return STATUS_OK;
 }
 
-/* Returns whether token_check() checks a token's signature before it reports `fault`. Only tokens
- * with such faults count as bad, because only checking a signature is expensive. */
+/* Returns whether token_check() has checked the signature of a token with this fault. Only such
+ * tokens count as bad, because only checking a signature is expensive. (TOKEN_MALFORMED can also
+ * mean that a correctly signed token has claims that are no JSON object; that is not counted.) */
 static bool was_verified(enum token_fault fault)
 {
 	return fault != TOKEN_GOOD && fault != TOKEN_MALFORMED && fault != TOKEN_OTHER_ALGORITHM;

@@ -40,7 +40,7 @@ QP_MUST_CHECK bool guard_reload(struct guard *guard, char *why);
  * a smaller number may be refused now. */
 uint64_t guard_generation(const struct guard *guard);
 
-/* What the route of a request requires, and what the request sent. */
+/* The access that the route of a request requires, and the credentials that the request sent. */
 struct access_question {
 	enum access access;
 	const char *role;           /* the role of the route, or NULL */
@@ -58,7 +58,7 @@ bool access_shows_token(const struct access_question *question);
  * If the caller may call the route, returns OK and sets `*caller`, whose name is allocated from
  * `arena`. Otherwise returns UNAUTHENTICATED, FORBIDDEN or TOO_MANY_BAD_TOKENS, sets `*why` to a
  * static sentence for the client, and `*caller` to an anonymous caller. If `guard` is NULL,
- * everyone may call everything. Thread-safe; waits only while a reload swaps keys.
+ * everyone may call every route. Thread-safe; waits only while a reload swaps keys.
  */
 QP_MUST_CHECK enum status guard_check(struct guard *guard, struct arena *arena,
 	const struct access_question *question, struct caller *caller, const char **why);

@@ -119,7 +119,7 @@ void token_cache_put(struct token_cache *cache, const unsigned char digest[SHA25
 
 	assert(claims->subject.len > 0 && claims->subject.len <= TOKEN_SUBJECT_MAX);
 	pthread_mutex_lock(&cache->locks[index % LOCKS]);
-	token = find(set, digest); /* another thread may have verified the same token meanwhile */
+	token = find(set, digest); /* another thread may have stored the same token meanwhile */
 	if (!token)
 		token = find_place(set);
 	fill(token, digest, claims);

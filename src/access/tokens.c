@@ -201,7 +201,7 @@ static bool is_signed_by_key(
 			    (const unsigned char *)text.data, text.len) == 1;
 
 	EVP_MD_CTX_free(digest);
-	ERR_clear_error(); /* otherwise TLS on this thread would find our error and fail */
+	ERR_clear_error(); /* TLS on this thread uses the same queue of errors */
 	return good;
 }
 

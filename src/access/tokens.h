@@ -31,7 +31,7 @@ bool token_algorithm_is_known(const char *name);
 
 /*
  * Reads the key file; blocks. `issuer` and `audience` must outlive the checker. On failure returns
- * NULL and writes what is wrong with the key, but never the key, to `why` (TOKENS_WHY_SIZE bytes).
+ * NULL and writes the reason, but never the key, to `why` (TOKENS_WHY_SIZE bytes).
  */
 QP_MUST_CHECK struct token_checker *token_checker_new(const struct token_config *config, char *why);
 void token_checker_free(struct token_checker *checker);

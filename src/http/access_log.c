@@ -12,7 +12,7 @@
 #include "http/router.h"
 
 #define NUMBER_SIZE 24
-/* The address of a link-local client names the interface, too. */
+/* The text of a link-local address also contains the name of the network interface. */
 #define CLIENT_SIZE (INET6_ADDRSTRLEN + IF_NAMESIZE)
 
 /* Writes the client's address, without the port, to `out` and returns it. Returns an empty slice if

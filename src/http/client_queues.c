@@ -3,7 +3,7 @@
 #include "http/connection.h"
 
 #define HOLDING_TRIES_MAX 64
-#define HOLDS_LITTLE 8192 /* bytes that a short request occupies, with a chunk for its arena */
+#define HOLDS_LITTLE 8192 /* bytes that a short request occupies, including its arena */
 
 static void leave(struct client_queues *queues, struct connection *connection)
 {
@@ -65,8 +65,9 @@ static struct connection *longest(const struct client_queues *queues, enum clien
 	return queues->of[state].first;
 }
 
-/* Looks at the HOLDING_TRIES_MAX connections in this queue that have waited longest. Returns the
- * first that holds more memory than a short request, or NULL if none does. */
+/* Looks at the HOLDING_TRIES_MAX connections in the queue of `state` that have waited longest.
+ * Returns the first connection that holds more memory than a short request, or NULL if none of
+ * these connections does. */
 static struct connection *longest_holding_much(
 	const struct client_queues *queues, enum client_state state)
 {

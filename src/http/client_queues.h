@@ -62,7 +62,8 @@ void client_queues_note(struct client_queues *queues, struct connection *connect
 	enum client_state state, int64_t since_ns, size_t bytes);
 
 /*
- * Returns the connection whose client has kept us waiting longest, or NULL if all queues are empty.
+ * Returns the connection whose client has kept the server waiting longest, or NULL if all queues
+ * are empty.
  */
 struct connection *client_queues_longest(const struct client_queues *queues);
 

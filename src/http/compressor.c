@@ -49,8 +49,8 @@ struct slice compressor_gzip(struct compressor *compressor, struct arena *arena,
 
 /* ---- Accept-Encoding --------------------------------------------------------------------- */
 
-/* Returns the quality that a parameter such as "q=0.5" states, in thousandths. Any other parameter,
- * or none, means the highest quality. */
+/* Returns the quality that a parameter such as "q=0.5" states, in thousandths. Returns the highest
+ * quality if the parameter is empty or does not begin with "q=". */
 static int read_quality(struct slice parameter)
 {
 	int quality = 0, unit = 100;

@@ -35,8 +35,8 @@ static int64_t now_ns(const struct http_worker *worker)
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
-/* Copies the rest of the input, because the worker's buffer is about to be used for another
- * connection. */
+/* Copies the input that is not parsed yet, because the worker's buffer is about to be used for
+ * another connection. */
 static void keep_input(struct connection *connection)
 {
 	assert(!connection->kept);
@@ -104,9 +104,9 @@ static void on_shut(uv_shutdown_t *shutdown, int failed)
 		connection_close(connection);
 }
 
-/* Ends a connection on which everything is answered and no further request is expected. Closes the
- * connection if the client has ended its side, or if the connection was idle during a drain.
- * Otherwise shuts down our side and lingers (see connection.h). */
+/* Ends a connection on which every request is answered and no further request is expected. Closes
+ * the connection if the client has shut down its side, or if the connection was idle during a
+ * drain. Otherwise shuts down our side and lingers (see connection.h). */
 static void finish(struct connection *connection)
 {
 	uv_shutdown_t *shutdown;
@@ -150,7 +150,7 @@ bool connection_has_unread_input(const struct connection *connection)
 	       ioctl(fd, FIONREAD, &len) == 0 && len > 0;
 }
 
-/* Returns whether everything is answered and no further request is expected. During a drain, a
+/* Returns whether every request is answered and no further request is expected. During a drain, a
  * request that has already arrived is still served, even if the loop has not read it yet. */
 static bool is_finished(const struct connection *connection)
 {
@@ -431,7 +431,7 @@ static bool check_handshake(struct connection *connection, int64_t now)
 void connection_check_deadlines(struct connection *connection, int64_t now)
 {
 	if (connection->is_closed)
-		return; /* checking another connection has closed this one */
+		return; /* the check of another connection has closed this connection */
 	if (check_handshake(connection, now))
 		return;
 	if (!connection->is_lingering)

@@ -39,12 +39,12 @@ struct connection {
 	uint64_t address;        /* a hash of the client's address, without the port */
 
 	struct slice input;   /* bytes not parsed yet; in the worker's buffer, or in `kept` */
-	char *kept;           /* a copy of the input that had to wait; owned by the connection */
+	char *kept;           /* a copy of input that is not parsed yet; owned by the connection */
 	size_t write_backlog; /* bytes that libuv has accepted but not yet written */
 	size_t pump_bytes;    /* bytes written since the last pump began */
 	size_t pump_work;     /* work done since the last pump began; see PUMP_WORK_MAX */
 	size_t preface_seen;  /* how many bytes of the HTTP/2 preface have arrived */
-	size_t queued_bytes;  /* memory of its requests and answers; see request_charge() */
+	size_t queued_bytes;  /* memory charged for requests and answers; see request_charge() */
 	size_t discarded_bytes;
 	int64_t accepted_ns;
 	/* the latest of: when the connection opened or began to linger; when an answer or an event
@@ -73,9 +73,9 @@ void connection_open(struct http_worker *worker, int fd);
 void connection_pump(struct connection *connection);
 
 /*
- * Closes the connection at once and drops its requests. Commands in lanes are marked, so that the
- * threads behind the lanes know that the client is gone. The connection is freed only after all
- * callers on the stack have returned to the loop.
+ * Closes the connection at once and drops its requests. Sets `client_gone` in the commands that are
+ * in lanes, so that commands that have not been started are skipped. The connection is freed only
+ * after all callers on the stack have returned to the loop.
  */
 void connection_close(struct connection *connection);
 
@@ -84,7 +84,7 @@ void connection_close(struct connection *connection);
  * that are due. */
 void connection_check_deadlines(struct connection *connection, int64_t now_ns);
 
-/* Returns true if so much output is waiting that nothing more should be read or started. */
+/* Returns true if so much output is waiting that no input should be read and no request started. */
 bool connection_is_backed_up(const struct connection *connection);
 
 /* Returns whether bytes have arrived that the loop has not read yet. */

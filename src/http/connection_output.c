@@ -1,8 +1,9 @@
 /*
  * Sends the output of a connection, encrypted if the client speaks TLS. Most answers fit into the
- * socket's buffer, so bytes are first written straight to the socket; libuv gets a copy of the
- * rest. That rest is counted in the connection's `write_backlog`. A large backlog means that the
- * client reads too slowly; until the backlog shrinks, nothing more is read from that client.
+ * socket's buffer, so bytes are first written straight to the socket. libuv gets a copy of the
+ * bytes that do not fit, and the connection's `write_backlog` counts these bytes. A large backlog
+ * means that the client reads too slowly; until the backlog shrinks, no input is read from that
+ * client.
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -13,8 +14,8 @@
 #include "base/container.h"
 #include "http/connection.h"
 
-/* The size of the kernel's send buffer for a connection with a stream. By default the kernel would
- * buffer megabytes of old values for a client that does not read. */
+/* The size of the kernel's send buffer for an HTTP/1.1 connection with a stream. By default the
+ * kernel would buffer megabytes of old values for a client that does not read. */
 #define STREAM_SEND_BUFFER (8 * 1024)
 
 static int64_t now_ns(const struct connection *connection)

@@ -2,9 +2,9 @@
  * Lets web pages of other origins use the server (CORS, as the Fetch standard defines it). A
  * browser lets a page read our answers, and send requests that carry a token, only if our answers
  * allow the page's origin. The operator decides which origins are allowed (--cors-origins). CORS
- * only widens what browsers allow pages to do; admission still checks every caller.
+ * only makes browsers less strict; admission still checks every caller.
  *
- * None of the functions block. Call those that take a request on the thread of the request's loop.
+ * No function blocks. Call functions with a `request` on the thread of the request's loop.
  * `origins` is a list separated by commas, or "*" for all origins, or empty, which switches CORS
  * off.
  */
@@ -20,7 +20,7 @@ bool cors_origin_is_valid(struct slice origin);
  * the real request. */
 bool cors_is_preflight(const struct request *request);
 
-/* Returns whether the request that this preflight announces would only read. */
+/* Returns whether the request that this preflight announces has the method GET or HEAD. */
 bool cors_preflight_is_safe(const struct request *request);
 
 /*

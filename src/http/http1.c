@@ -39,9 +39,9 @@ static bool may_start(const struct connection *connection, const struct request 
 		return false;
 	if (!http1->first)
 		return true;
-	/* Checking the last request is enough, because nothing starts behind a change or a large
-	 * read. If a read turns out to be large after later requests have started, defers() makes
-	 * the read wait for all earlier answers. */
+	/* Checking the last request is enough, because no request starts behind an unanswered
+	 * change or large read. If a read turns out to be large after later requests have started,
+	 * defers() makes the read wait for all earlier answers. */
 	return request->safe && http1->last->safe && !http1->last->is_large &&
 	       http1->queued < PIPELINE_MAX && !worker_is_full(connection->worker);
 }
@@ -77,7 +77,7 @@ static void hold(struct connection *connection, struct request *request)
 		connection->last_request_seen = true;
 }
 
-/* Parses up to the end of one request. Returns whether there was something to parse. */
+/* Parses up to the end of one request. Returns whether it parsed any input. */
 static bool read_on(struct connection *connection)
 {
 	struct http1 *http1 = &connection->http1;
@@ -135,8 +135,8 @@ static bool discards_input(const struct connection *connection)
 	return connection->http1.stream != NULL;
 }
 
-/* If the client shuts down its side during a stream, we cannot know whether it is still there, so
- * the stream ends. */
+/* If the client shuts down its side during a stream, the server cannot find out whether the client
+ * is still connected, so the stream ends. */
 static void input_ended(struct connection *connection)
 {
 	if (connection->http1.stream)
@@ -214,7 +214,7 @@ static void check(struct connection *connection, int64_t now)
 		if (quiet_ns > limits->idle_timeout_ns)
 			connection_close(connection);
 	} else if (http1->held || connection->input.len > 0) {
-		return; /* the client waits for us */
+		return; /* the client waits for the server */
 	} else if (parser->stage == STAGE_HEAD) {
 		if (now - parser->request->started_ns > limits->head_timeout_ns)
 			time_out_request(connection);

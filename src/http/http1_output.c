@@ -1,6 +1,6 @@
 /*
- * Writes what an HTTP/1.1 connection sends: answers in the order of their requests, several in one
- * system call, and the values of a stream, one at a time.
+ * Writes the output of an HTTP/1.1 connection: answers in the order of their requests, several in
+ * one system call, and the values of a stream, one at a time.
  */
 #include "base/clock.h"
 #include "http/connection.h"

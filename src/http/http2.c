@@ -1,6 +1,6 @@
 /*
- * Runs an HTTP/2 connection: reads, lets other connections go first, defends against floods, and
- * ends the connection. A pump (connection.c) calls advance() repeatedly. Each call feeds some of
+ * Runs an HTTP/2 connection: reads input, lets other connections go first, stops floods, and ends
+ * the connection. A pump (connection.c) calls advance() repeatedly. Each call feeds some of
  * the input to nghttp2, whose callbacks (http2_input.c) start requests, and then writes frames that
  * are ready (http2_output.c). The input is fed in small pieces, because nghttp2 always consumes a
  * whole piece and one connection should not occupy the loop for long.
@@ -248,8 +248,8 @@ static bool advance(struct connection *connection)
 	moved = read_on(connection);
 	if (!connection->is_closed)
 		moved |= http2_write(http2);
-	/* The connection of a client that floods us without reading is closed at once, because such
-	 * a client would not read a GOAWAY either. */
+	/* If a client floods the server and does not read, the connection is closed at once,
+	 * because such a client would not read a GOAWAY either. */
 	if (!connection->is_closed && http2->is_flooded && connection->write_backlog > 0)
 		connection_close(connection);
 	if (connection->is_closed)

@@ -1,18 +1,18 @@
 /*
  * This is the state of a connection that speaks HTTP/2. nghttp2 does the framing, HPACK and flow
- * control; this module turns nghttp2's streams into requests, sends their answers, and limits what
- * a client can use. Private to http/; used only on the loop's thread.
+ * control; this module turns nghttp2's streams into requests, sends their answers, and limits the
+ * resources of each client. Private to http/; used only on the loop's thread.
  *
  * HTTP/2 does not order requests: each one starts as soon as it is complete. All answers that
  * become ready in one wake-up of the loop are sent together, usually in one system call.
  *
- * The server limits what one client can use:
+ * The server limits the resources of each client:
  *
  *   requests at once           --h2-streams, counted until their commands are back from the
- *                              lanes, so that resetting requests does not make room for more
+ *                              lanes, so that a client that resets requests cannot start more
  *   memory of requests         --client-bytes, as in HTTP/1.1; bodies count as they arrive
  *   memory of nghttp2          --client-bytes, counted exactly (http2_memory.h)
- *   large answers              one is looked up at a time; the others wait
+ *   large answers              one is looked up or sent at a time; the others wait
  *   header fields              at most 64, with at most 16 KiB in total, as in HTTP/1.1
  *   frames that carry nothing  a budget, refilled by answers and over time; see http2_spend()
  *   time to send               --head-timeout and --body-timeout for each request
@@ -32,7 +32,7 @@
 #define HTTP2_OUTPUT_SIZE (64 * 1024)
 #define HTTP2_PARTS_MAX 64
 
-/* What the HTTP/2 connections of one worker share. */
+/* State that all HTTP/2 connections of one worker share. */
 struct http2_shared {
 	nghttp2_session_callbacks *callbacks;
 	nghttp2_option *option;
@@ -62,7 +62,7 @@ struct http2 {
 	int32_t last_id;   /* the highest stream id that the client has used for a request */
 	int32_t before_id; /* the previous value of last_id */
 	bool has_seen;     /* nghttp2 has called a callback for the last piece of input */
-	bool has_reset;    /* we have reset an exchange; the client may not know this yet */
+	bool has_reset;    /* the server has reset an exchange; see check_stream_id() */
 	bool is_ending;    /* no further request is accepted */
 	bool is_flooded;
 };
@@ -107,11 +107,11 @@ void http2_check(struct connection *connection, int64_t now_ns);
 /* Lets the current requests finish and accepts no new requests. */
 void http2_end_gently(struct http2 *http2);
 
-/* ---- http2_input.c: nghttp2's callbacks for what the client sends ---- */
+/* ---- http2_input.c: nghttp2's callbacks for frames from the client ---- */
 
 void http2_set_input_callbacks(nghttp2_session_callbacks *callbacks);
 
-/* Answers a request before it is complete; the client need not send the rest. */
+/* Refuses a request that is not complete yet. The client need not send the rest of the request. */
 void http2_refuse(
 	struct http2 *http2, struct exchange *exchange, enum status status, const char *why);
 

@@ -1,11 +1,11 @@
 /*
- * Checks an HTTP/2 connection with each sweep. Finds requests that do not arrive in full, answers
- * and streams that are not read, and idle connections. Also drains the connection when the server
- * stops.
+ * Checks an HTTP/2 connection with each sweep. Finds requests that do not arrive in time, answers
+ * and streams that the client does not read, and idle connections. Also drains the connection when
+ * the server stops.
  *
  * A missed deadline ends only the exchange that missed it. There are two exceptions, which end the
- * connection: a client that reads nothing of what was written, and a head that is not complete in
- * time, because no frame behind an incomplete head can be read.
+ * connection: a client that reads none of the output, and a head that is not complete in time,
+ * because no frame behind an incomplete head can be read.
  */
 #include "http/http2.h"
 #include "http/stream_internal.h"

@@ -18,8 +18,8 @@
  * nothing. */
 #define DATA_LEAST 16
 
-/* COST_RESET is what a reset takes from the client's budget, and CREDIT_ANSWER is what a complete
- * answer adds to the budget; see http2_spend(). */
+/* A reset takes COST_RESET from the client's budget, and a complete answer adds CREDIT_ANSWER to
+ * the budget; see http2_spend(). */
 #define COST_RESET 2
 #define CREDIT_ANSWER 8
 
@@ -49,9 +49,9 @@ static bool carries_nothing(const nghttp2_frame_hd *head)
 
 /*
  * nghttp2 ignores frames for streams of HTTP/2 that are over, because the client may not know yet
- * that we have reset such a stream. But if we have not reset any stream, a frame for a stream that
- * is over breaks the rules, and the connection ends. The connection also ends after a PRIORITY
- * frame for stream 0, which is an error that nghttp2 ignores.
+ * that the server has reset such a stream. But if the server has not reset any stream, a frame for
+ * a stream that is over breaks the rules, and the connection ends. The connection also ends after a
+ * PRIORITY frame for stream 0, which is an error that nghttp2 ignores.
  */
 static void check_stream_id(struct http2 *http2, const nghttp2_frame_hd *head)
 {
@@ -189,7 +189,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
 			slice_make((const char *)value, value_len));
 	if (exchange->header_bytes <= HEADER_BYTES_END)
 		return 0;
-	/* nghttp2 resets this stream and decodes the rest of its head without calling us. */
+	/* nghttp2 resets this stream and no longer calls on_header() for the rest of its head. */
 	http2_spend(http2, COST_RESET);
 	return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 }
@@ -235,9 +235,9 @@ static bool announces_too_much(const struct exchange *exchange)
 	       (uint64_t)len > exchange->body_max;
 }
 
-/* Called when the head is complete and a body follows. Refuses a body if its announced length is
- * too large. If the client waits for 100 Continue, sends it, or answers with the refusal if
- * admission has refused the request. */
+/* Called when the head is complete and a body follows. Refuses the request if the announced length
+ * of the body is too large. If the client waits for 100 Continue, sends 100 Continue, or sends the
+ * refusal at once if admission has refused the request. */
 static void answer_head(struct http2 *http2, struct exchange *exchange)
 {
 	struct request *request = exchange->request;

@@ -2,7 +2,7 @@
  * Allocates memory for nghttp2. Every byte that a session of nghttp2 holds (HPACK tables, frames,
  * streams) is counted for its connection, and thus against --client-bytes. Small blocks are kept
  * for reuse in one pool per loop, because nghttp2 allocates several blocks for each request, and
- * few of these allocations should cost a call of malloc(). Used only on the loop's thread.
+ * most of these allocations should not call malloc(). Used only on the loop's thread.
  */
 #ifndef QUIPU_HTTP_HTTP2_MEMORY_H
 #define QUIPU_HTTP_HTTP2_MEMORY_H

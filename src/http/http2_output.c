@@ -1,5 +1,5 @@
 /*
- * Writes what an HTTP/2 connection sends. nghttp2 decides which frame is next; http2_write()
+ * Writes the output of an HTTP/2 connection. nghttp2 decides which frame is next; http2_write()
  * collects frames in the worker's output buffer and writes them together. Bodies do not pass
  * through nghttp2's own buffer: short bodies are copied from their request into the output buffer;
  * long bodies are written from where they are.
@@ -47,8 +47,8 @@ static void collect_reference(struct http2_parts *parts, const char *bytes, size
 	parts->of[parts->count++] = uv_buf_init((char *)(uintptr_t)bytes, (unsigned)len);
 }
 
-/* Copies `bytes` to the output buffer. The copy extends the last part if that part ends right
- * before it; otherwise the copy becomes a new part. */
+/* Copies `bytes` to the output buffer. The copy extends the last part if that part ends where the
+ * copy begins; otherwise the copy becomes a new part. */
 static void collect(struct http2 *http2, const void *bytes, size_t len)
 {
 	struct http2_parts *parts = http2->parts;
@@ -67,7 +67,8 @@ static void collect(struct http2 *http2, const void *bytes, size_t len)
 
 /* ---- bodies and values ------------------------------------------------------------------- */
 
-/* Drops the value that was sent. If a new value waits in the event stream, it is sent next. */
+/* Drops the value that was sent. If a newer value waits in the event stream, makes that value the
+ * next to be sent. */
 static void take_value(struct exchange *exchange)
 {
 	stream_event_drop(exchange->event);
@@ -280,7 +281,7 @@ void http2_send_heartbeat(struct http2 *http2, struct stream *stream)
 
 /* ---- writing ----------------------------------------------------------------------------- */
 
-/* Collects frames that nghttp2 has to send, until there are no more or the output buffer is full.
+/* Collects frames that nghttp2 has to send, until no frame is left or the output buffer is full.
  * Returns false if nghttp2 cannot continue. */
 static bool collect_frames(struct http2 *http2)
 {

@@ -25,9 +25,9 @@
 
 /* Whether a stream counts towards its user's limit. */
 enum counted {
-	COUNTED_NOT,    /* the caller is not a user, or the stream is being closed to make room */
+	COUNTED_NOT,    /* the caller is not a user, or the loop is closing the stream */
 	COUNTED,        /* the stream counts, and is in its entry's list `users` */
-	COUNTED_BEFORE, /* the stream has to make room, and is in its outlet's list `giving_way` */
+	COUNTED_BEFORE, /* a newer stream counts instead; the stream is in the list `giving_way` */
 };
 
 struct subscriber {
@@ -81,7 +81,7 @@ struct outlet {
 	struct http_worker *worker;
 	struct outlet *next;
 	struct branch *changed;
-	struct seniority giving_way; /* streams that the loop must close to make room */
+	struct seniority giving_way; /* streams to be closed, because newer streams count instead */
 	bool is_posted;
 };
 
@@ -425,8 +425,9 @@ static struct stream *take_giving_way(struct outlet *outlet)
 	return stream;
 }
 
-/* Runs on the outlet's loop: offers new values to streams, then closes streams that must make room.
- * Offering a value never closes a stream, so no branch disappears while values are offered. */
+/* Runs on the outlet's loop: offers new values to streams, then closes the streams in the list
+ * `giving_way`. Offering a value never closes a stream, so no branch is freed while values are
+ * offered. */
 static void run_outlet(struct loop_task *task)
 {
 	struct outlet *outlet = CONTAINER_OF(task, struct outlet, task);

@@ -35,10 +35,10 @@ struct hub *hub_new(size_t streams_per_user);
 void hub_free(struct hub *hub);
 
 /*
- * Turns `request` into a stream. Returns NULL if stream_prepare() does. The hub offers the stream
- * the newest known value of `key`, and the values published from now on. The hub owns the stream
- * and forgets it when the stream ends. If the caller of the request is a user, `key` must be that
- * user's id; if the user already has as many streams as allowed, the user's oldest stream is
+ * Turns `request` into a stream. Returns NULL if stream_prepare() returns NULL. The hub offers the
+ * stream the newest known value of `key`, and the values published from now on. The hub owns the
+ * stream and forgets it when the stream ends. If the caller of the request is a user, `key` must be
+ * that user's id; if the user already has as many streams as allowed, the user's oldest stream is
  * closed. Call it on the request's loop.
  */
 struct stream *hub_subscribe(struct hub *hub, struct request *request, struct slice key);

@@ -287,7 +287,7 @@ static void feed_stand_in(struct parser *parser)
 /*
  * llhttp cannot go on after a method that it does not know. But the client should get a 405 with
  * the list of methods that the path allows, so this function skips the method. Returns true if the
- * input has more bytes that can be parsed; otherwise `*event` is what parser_feed() must return.
+ * input has more bytes that can be parsed; otherwise parser_feed() must return `*event`.
  */
 static bool skip_method(struct parser *parser, struct slice *input, enum parse_event *event)
 {

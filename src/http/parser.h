@@ -17,7 +17,7 @@
 
 #define TARGET_MAX (64 * 1024)
 #define HEADER_BYTES_MAX (16 * 1024)
-#define METHOD_BYTES_MAX 64 /* the maximum length of a method that llhttp does not know */
+#define METHOD_BYTES_MAX 64 /* how many bytes of an unknown method may be skipped */
 
 enum parse_event {
 	PARSE_MORE, /* nothing is complete yet: feed the rest of the input, or more input */
@@ -41,7 +41,7 @@ struct parser {
 	int64_t head_done_ns;
 	size_t header_bytes;
 	size_t body_max;
-	size_t body_bytes; /* bytes received, whether kept or discarded */
+	size_t body_bytes; /* bytes of the body received, whether kept or discarded */
 	struct buffer body;
 	struct answer refusal; /* set when a callback refuses the request */
 	bool in_trailers;
@@ -60,11 +60,12 @@ void parser_init(struct parser *parser, const struct clock *clock,
 	const struct admission *admission, struct request *(*make)(void *context), void *context);
 
 /* Parses `*input`, which must not be empty, and moves its start past the bytes that were used.
- * Returns what the caller has to do next. */
+ * Returns an event that the caller has to handle. */
 enum parse_event parser_feed(struct parser *parser, struct slice *input);
 
-/* Returns a request, which the caller owns from now on. After PARSE_REQUEST or PARSE_BROKEN it is
- * the request that this event is about; otherwise it is the request that is still being read. */
+/* Returns a request, which the caller owns from now on: after PARSE_REQUEST the complete request,
+ * after PARSE_BROKEN the request that could not be parsed, otherwise the request that is still
+ * being read. */
 struct request *parser_take(struct parser *parser);
 
 /* Sets the answer 408 for the request that is being read, and returns the request. Nothing can be

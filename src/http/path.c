@@ -1,7 +1,7 @@
 /*
- * Segments are split before they are decoded, and decoded only once. So an encoded slash can never
- * become a separator, and "%252e" can never become a dot. A segment without '%' is not copied; it
- * points into the target.
+ * A path is split into segments before they are decoded, and each segment is decoded only once. So
+ * an encoded slash can never become a separator, and "%252e" can never become a dot. A segment
+ * without '%' is not copied; it points into the target.
  */
 #include "http/path.h"
 

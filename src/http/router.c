@@ -17,7 +17,7 @@ static const int codes[ROUTE_CODES - 1] = {200, 201, 204, 400, 401, 403, 404, 40
 
 struct route_entry {
 	struct route route;
-	const char *role; /* NULL for a route of the program itself */
+	const char *role; /* NULL if the route belongs to no role, e.g. /healthz */
 	struct slice segments[PATH_SEGMENTS_MAX];
 	size_t segment_count;
 	struct route_stats stats;

@@ -1,7 +1,7 @@
 /*
  * Maps methods and paths to the functions that serve them. Routes are added at start and never
- * change, so any thread may look one up. `quipu routes` prints all routes, and a test compares that
- * list with the OpenAPI document.
+ * change, so any thread may look up a route. `quipu routes` prints all routes, and a test compares
+ * that list with the OpenAPI document.
  */
 #ifndef QUIPU_HTTP_ROUTER_H
 #define QUIPU_HTTP_ROUTER_H
@@ -32,9 +32,9 @@ struct route {
 };
 
 /*
- * A style is the format of refusals for all paths that begin with `prefix`. It replaces
- * problem+json there, even if no route matches. `render` returns the answer for `refusal`, whose
- * member `problem` is set. The answer is allocated from `arena`.
+ * A style is the format of refusals, instead of problem+json, for all paths that begin with
+ * `prefix`, even for paths without a route. `render` returns the answer for `refusal`, whose member
+ * `problem` is set. The answer is allocated from `arena`.
  */
 struct route_style {
 	const char *prefix; /* e.g. "/twirp/" */
@@ -58,8 +58,9 @@ struct router *router_new(void);
 void router_free(struct router *router);
 
 /*
- * Adds the routes of `role`, or of the program itself if `role` is NULL. Call it only at start. The
- * strings must outlive the router, and a path may have at most PATH_SEGMENTS_MAX segments.
+ * Adds routes of `role`, or routes that belong to no role, such as /healthz, if `role` is NULL.
+ * Call it only at start. The strings must outlive the router, and a path may have at most
+ * PATH_SEGMENTS_MAX segments.
  */
 void router_add_all(
 	struct router *router, const char *role, const struct route *routes, size_t count);
@@ -79,7 +80,7 @@ void router_apply_style(const struct router *router, struct request *request);
 QP_MUST_CHECK enum status router_find(const struct router *router, struct arena *arena,
 	struct slice method, const struct path *path, struct route_match *match);
 
-/* Returns the role of a route of the router, or NULL if the route belongs to the program itself. */
+/* Returns the role of a route of the router, or NULL if the route belongs to no role. */
 const char *router_role(const struct route *route);
 
 size_t router_count(const struct router *router);

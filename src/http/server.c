@@ -173,9 +173,9 @@ static void refuse_connection(struct server *server, int fd)
 /*
  * Finds room for a new socket, which is already counted as a connection. If no connection can be
  * closed now (see worker_make_room()), the socket waits for some iterations of the loop. During
- * these, the loop reads and answers the clients that have sent something. A waiting socket does not
- * count as a connection. If there is no room after ADMIT_TURNS_MAX iterations, the socket is
- * refused. Runs on the worker's loop.
+ * these iterations, the loop serves the requests that have arrived. A waiting socket does not count
+ * as a connection. If there is no room after ADMIT_TURNS_MAX iterations, the socket is refused.
+ * Runs on the worker's loop.
  */
 static void admit(struct http_worker *worker, int fd, int turns)
 {

@@ -11,7 +11,7 @@
  *   +--- loop thread ------v--------------------------------------------------+
  *   |  server         accepts, on the loop of the first worker                |
  *   |    | connection_open(), on the loop of the worker that gets the socket  |
- *   |  worker         its connections, which one is next, limits, the sweep   |
+ *   |  worker         its connections and their order, limits, the sweep      |
  *   |    | connection_pump()                                                  |
  *   |  connection     socket -> tls -> protocol                               |
  *   |  http1, http2   -> parser, nghttp2: bytes become a request              |
@@ -49,7 +49,7 @@ struct server_limits {
 	/* how long a connection may be idle, and how long an answer may stay unread */
 	int64_t idle_timeout_ns;
 	int64_t deadline_ns;     /* from request_start() to the answer */
-	int64_t heartbeat_ns;    /* how long a stream may be quiet before it sends a comment */
+	int64_t heartbeat_ns;    /* how long a stream may be quiet before a heartbeat is sent */
 	int64_t stream_stall_ns; /* how long a stream's client may stop reading */
 };
 
@@ -104,7 +104,7 @@ void server_start(struct server *server);
 void server_drain(struct server *server);
 
 /* Blocks until every request is answered and every connection is closed, and returns true. Returns
- * false if that has not happened by monotonic time `until_ns`. */
+ * false if requests or connections are still left at monotonic time `until_ns`. */
 bool server_wait_idle(struct server *server, int64_t until_ns);
 
 /* Closes the remaining connections, ends the loops and frees everything; blocks. No command may be

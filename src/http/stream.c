@@ -148,7 +148,8 @@ void stream_offer(struct stream *stream, int64_t id, struct slice data)
 
 bool stream_is_over(const struct stream *stream)
 {
-	/* If the client has shut down its side, we cannot know whether it is still there. */
+	/* If the client has shut down its side, the server cannot find out whether the client is
+	 * still connected. */
 	return stream->is_ending || stream->worker->draining || stream->connection->input_ended;
 }
 

@@ -19,9 +19,9 @@
  * Where the table says that the connection is closed, HTTP/2 ends only the stream's exchange.
  *
  * In HTTP/1.1 the body has no Content-Length and is not chunked, because HTTP/1.0 clients cannot
- * read chunks; it ends with the connection. A client can still detect a cut event, because every
- * event ends with a blank line. Further input from the client is discarded; after 64 KiB of such
- * input the connection is closed.
+ * read chunks; the body ends with the connection. A client can still detect an incomplete event,
+ * because every event ends with a blank line. Further input from the client is discarded; after
+ * 64 KiB of such input the connection is closed.
  *
  * A stream belongs to its loop, and everything here is for that loop's thread. No call writes at
  * once: the loop writes before it sleeps. So a value that changes several times while the loop runs
@@ -60,13 +60,13 @@ struct stream *stream_prepare(struct request *request, struct stream_owner owner
 /* Starts the answer, with the newest value that was offered. Call it once. */
 void stream_start(struct stream *stream);
 
-/* Prepares and starts a stream. Returns NULL if stream_prepare() does. */
+/* Prepares and starts a stream. Returns NULL if stream_prepare() returns NULL. */
 struct stream *stream_open(struct request *request, struct stream_owner owner);
 
 /*
  * Offers the value `data` with an `id`, which must not be negative. The value is sent only if its
- * id is above Last-Event-ID and above all ids offered before, so that a client never sees a value
- * go back.
+ * id is above Last-Event-ID and above all ids offered before, so that a client never receives an
+ * older value after a newer value.
  */
 void stream_offer(struct stream *stream, int64_t id, struct slice data);
 

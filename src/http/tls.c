@@ -1,7 +1,7 @@
 /*
  * OpenSSL's memory BIOs keep a buffer of the size of the largest record for as long as they exist.
  * So sessions use our own kind of BIO ("pipe"). A pipe reads straight from the caller's bytes, and
- * the caller takes its output after each call, so an idle session has no buffer.
+ * the caller takes the pipe's output after each call, so an idle session has no buffer.
  *
  * A reload creates a new SSL_CTX and swaps it under a lock. OpenSSL counts references, so each
  * session keeps the SSL_CTX that it started with.
@@ -331,7 +331,7 @@ void tls_collect(void *thing, struct buffer *page)
 	struct tls_context *context = thing;
 
 	metrics_family(page, "quipu_tls_handshakes_total", "counter",
-		"TLS handshakes that clients began, by how they ended.");
+		"TLS handshakes that clients began, by result.");
 	for (size_t i = 0; i < HANDSHAKE_COUNT; i++) {
 		char label[64];
 

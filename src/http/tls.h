@@ -1,5 +1,5 @@
 /*
- * Encrypts and decrypts what clients and the server send; no other file of http/ uses OpenSSL. A
+ * Encrypts output to clients and decrypts their input; no other file of http/ uses OpenSSL. A
  * context is the server's certificate and its private key; a session is the TLS of one connection.
  * A session does no I/O itself; only the connection reads and writes the socket. Bytes from the
  * socket go into a session and plain text comes out; answers go in and bytes for the socket come
@@ -58,8 +58,8 @@ struct tls_session;
  * one thread at a time. */
 QP_MUST_CHECK struct tls_session *tls_session_new(struct tls_context *context);
 
-/* Frees the session. If the handshake has begun but is not done, counts it as abandoned by the
- * client. */
+/* Frees the session. If the handshake has begun but is not done, counts the handshake as abandoned
+ * by the client. */
 void tls_session_free(struct tls_session *session);
 
 enum tls_state tls_session_state(const struct tls_session *session);
@@ -81,8 +81,8 @@ size_t tls_session_read(struct tls_session *session, struct slice bytes, char *p
 /* Encrypts `plain` into the output. Returns false if the session is broken. */
 QP_MUST_CHECK bool tls_session_write(struct tls_session *session, struct slice plain);
 
-/* Adds the server's close_notify to the output, unless an earlier call has. Does nothing if the
- * state is neither TLS_OPEN nor TLS_ENDED (the client has sent its own close_notify). */
+/* Adds the server's close_notify to the output, unless an earlier call has added it. Does nothing
+ * if the state is neither TLS_OPEN nor TLS_ENDED (the client has sent its own close_notify). */
 void tls_session_end(struct tls_session *session);
 
 /* Gives up a handshake that took too long: the session becomes broken. */

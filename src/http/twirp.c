@@ -1,9 +1,9 @@
 /*
- * Serves the routes of Twirp and renders its errors. Refusals come from everywhere (parser,
- * admission, lanes, committer, services). They are created as problems. When the answer is written,
- * the router calls render_refusal(), which translates the problem into a Twirp error. But a refusal
- * that a service stores under an Idempotency-Key is stored byte for byte, so twirp_problem()
- * creates it as a Twirp error from the start.
+ * Serves the routes of Twirp and renders its errors. Any part of the program (parser, admission,
+ * lanes, committer, services) can refuse a request, and creates the refusal as a problem. When the
+ * answer is written, the router calls render_refusal(), which translates the problem into a Twirp
+ * error. But a refusal that a service stores under an Idempotency-Key is stored byte for byte, so
+ * twirp_problem() creates such a refusal as a Twirp error from the start.
  */
 #include "http/twirp.h"
 
@@ -129,8 +129,8 @@ struct answer twirp_answer(
 	};
 }
 
-/* Sets `*encoding` according to the Content-Type. Returns false if that is neither JSON nor
- * protobuf. A body without a Content-Type counts as JSON, as in all services. */
+/* Sets `*encoding` according to the Content-Type. Returns false if the Content-Type is neither JSON
+ * nor protobuf. A body without a Content-Type counts as JSON, as in all services. */
 static bool find_encoding(const struct request *request, enum proto_encoding *encoding)
 {
 	struct slice type = request_header(request, "Content-Type");

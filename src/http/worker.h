@@ -92,9 +92,9 @@ void worker_drain(struct http_worker *worker);
 void worker_end(struct http_worker *worker);
 
 /*
- * Closes the connection whose client has kept us waiting longest, and returns true. Closes nothing
- * and returns false if no connection waits for its client, or if the client that has kept us
- * waiting longest has sent a request that the loop has not read yet.
+ * Closes the connection whose client has kept the server waiting longest, and returns true. Closes
+ * no connection and returns false if no connection waits for its client, or if the client that has
+ * kept the server waiting longest has sent a request that the loop has not read yet.
  */
 bool worker_make_room(struct http_worker *worker);
 
@@ -104,8 +104,8 @@ bool worker_make_room(struct http_worker *worker);
  */
 bool worker_is_full(const struct http_worker *worker);
 
-/* While the worker is full (see worker_is_full()), closes the connection that has held memory for
- * its client longest (client_queues_longest_holding()), if there is one. */
+/* As long as the worker is full (see worker_is_full()), closes one connection after another: those
+ * that client_queues_longest_holding() returns, until it returns NULL. */
 void worker_free_memory(struct http_worker *worker);
 
 /*

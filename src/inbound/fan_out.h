@@ -13,9 +13,9 @@
 /*
  * Refuses the request if reading it found errors; otherwise submits the writes to their lanes. The
  * writes must be allocated from the request's arena, and the keys of their commands must be set.
- * When all writes are answered, `render` is called and returns the answer of the request, allocated
- * from `arena`; the answers of the writes are freed afterwards. A write whose lane is full is
- * answered with OVERLOADED.
+ * When all writes are answered, `render` is called, unless the client is gone, and returns the
+ * answer of the request, allocated from `arena`; the answers of the writes are freed afterwards. A
+ * write whose lane is full is answered with OVERLOADED.
  */
 void fan_out(struct input *input, struct lane_set *lanes, struct write **writes, size_t count,
 	struct answer (*render)(struct arena *arena, struct write *const *writes, size_t count));

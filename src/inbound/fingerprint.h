@@ -1,8 +1,8 @@
 /*
  * Computes the fingerprint by which a store recognises whether a request with a known
- * Idempotency-Key repeats the first request. The fingerprint depends on what the request asks for,
- * not on how it was typed: a client that retries may write the members in another order. Called on
- * a loop's thread.
+ * Idempotency-Key repeats the first request. The fingerprint depends on the meaning of the request,
+ * not on its spelling: a client that retries may write the members in another order. Called on a
+ * loop's thread.
  */
 #ifndef QUIPU_INBOUND_FINGERPRINT_H
 #define QUIPU_INBOUND_FINGERPRINT_H
@@ -27,8 +27,9 @@ struct asked {
 	json_t *body;       /* NULL if the request has no body */
 };
 
-/* Sets the record's `fingerprint` to that of the request described by `asked`. The record's `typed`
- * stays empty, because earlier versions of the program had no such requests. */
+/* Sets the record's `fingerprint` to the fingerprint of the request that `asked` describes. The
+ * record's `typed` stays empty, because no record of such a request has a fingerprint of version
+ * 1. */
 void fingerprint_asked(
 	const struct asked *asked, struct arena *arena, struct idempotency_record *record);
 

@@ -1,9 +1,9 @@
 /*
  * There are two kinds of errors: a refusal concerns the request as a whole (no JSON, no
- * Idempotency-Key); a field error concerns one value. After a refusal, field errors of the body are
- * not collected, because a body that cannot be parsed would only add "is required" for each field.
+ * Idempotency-Key); a field error concerns one value. If there is a refusal, the client gets only
+ * the refusal, because a body that cannot be parsed would only add "is required" for each field.
  * Functions return a value even after an error, so that handlers read all fields first and check
- * once.
+ * for errors once.
  */
 #include "inbound/input.h"
 

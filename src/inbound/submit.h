@@ -32,8 +32,8 @@ void submit_key_as(
 /* Refuses the request if reading it found errors; otherwise submits `read` to the read lane. */
 void submit_read(struct input *input, struct lane_set *lanes, struct read *read);
 
-/* Like submit_read(), except that `answered` is called with the answered command and decides what
- * follows; see request_submit_then(). */
+/* Like submit_read(), except that the command's answer does not become the request's answer.
+ * Instead, `answered` is called with the command; see request_submit_then(). */
 void submit_read_then(struct input *input, struct lane_set *lanes, struct read *read,
 	void (*answered)(struct request *request, struct command *command));
 

@@ -464,7 +464,7 @@ static bool read_field(struct reading *reading, const struct place *parent,
 	const json_t *value;
 
 	if (!find_value(object, field->name, &value))
-		return fail(reading, &place, "is given twice");
+		return fail(reading, &place, "is present under two names; send only one of them");
 	if (!value)
 		return true;
 	if (field->label == PROTOBUF_C_LABEL_REPEATED)

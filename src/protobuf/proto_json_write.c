@@ -22,7 +22,7 @@ static void write_enum(
 		buffer_int(out, number);
 }
 
-/* Writes the fewest digits that read back as the same number. */
+/* Writes enough digits that a reader gets exactly the same number. */
 static void write_real(struct buffer *out, double number, bool is_float)
 {
 	char text[40];

@@ -1,8 +1,8 @@
 /*
- * Implements the binary encoding, and what both encodings share. protobuf-c accepts any bytes as a
- * string and returns a C string that ends at the first NUL. So all strings are checked in the
- * encoded bytes, before protobuf-c unpacks the message. Messages are allocated from an arena and
- * never freed one by one.
+ * Implements the binary encoding, and the functions that both encodings share. protobuf-c accepts
+ * any bytes as a string and returns a C string that ends at the first NUL. So all strings are
+ * checked in the encoded bytes, before protobuf-c unpacks the message. Messages are allocated from
+ * an arena and never freed one by one.
  */
 #include "protobuf/proto_message.h"
 

@@ -17,8 +17,8 @@
 
 enum proto_encoding { PROTO_JSON, PROTO_BINARY };
 
-/* Why a message cannot be read. The texts are static or allocated from the arena passed to
- * proto_read(). */
+/* The reason why a message cannot be read. The texts are static or allocated from the arena passed
+ * to proto_read(). */
 struct proto_error {
 	bool is_argument;  /* the message can be decoded, but the field must not have this value */
 	const char *where; /* the field, e.g. "coins[0].kind"; "" for the message as a whole */

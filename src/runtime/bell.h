@@ -1,7 +1,8 @@
 /*
- * A bell wakes one waiting thread. A thread that mostly sleeps waits for its bell; others ring it
- * when there is work or when that thread must end. A ring that comes while no thread waits is kept
- * for the next wait, so no ring is lost. Several rings before a wait count as one.
+ * A bell wakes one waiting thread. A thread that mostly sleeps waits for its bell; other threads
+ * ring the bell when there is work or when the waiting thread must end. A ring that comes while no
+ * thread waits is kept for the next wait, so no ring is lost. Several rings before a wait count as
+ * one.
  */
 #ifndef QUIPU_RUNTIME_BELL_H
 #define QUIPU_RUNTIME_BELL_H

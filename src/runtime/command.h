@@ -63,8 +63,8 @@ struct receipts {
 	struct bell taken; /* rung when loops have taken all answers */
 };
 
-/* Notes in the command's receipts that the answer was taken. The loop calls it when it takes the
- * answer. */
+/* Counts the command's answer as taken in `receipts`. The loop must call command_sign() when it
+ * takes the answer. */
 void command_sign(struct command *command);
 
 /* Aborts unless `command` has this type. Call it before every cast from a command to the struct
@@ -110,8 +110,9 @@ void command_list_append(struct command_list *list, struct command_list *from);
 struct command *command_list_pop(struct command_list *list);
 
 /*
- * Sends all commands of `list` back to their loops, with one wake-up per loop. Every command must
- * have an answer. Afterwards the list is empty and the loops own the commands. Thread-safe.
+ * Sends all commands of `list` back to their loops, with one wake-up per loop (or a few, if there
+ * are more than 32 loops). Every command must have an answer. Afterwards the list is empty and the
+ * loops own the commands. Thread-safe.
  */
 void command_list_deliver(struct command_list *list);
 

@@ -168,8 +168,8 @@ static void wait_for_work(struct lane *lane, int64_t until_ns)
 	lane->woken = false;
 }
 
-/* Returns whether the consumer may also take `command`: `taken` is the weight that it has taken so
- * far, and `max` is its limit. Returns false if `command` is NULL. */
+/* Returns whether the consumer may also take `command`: `taken` is the weight that the consumer has
+ * taken so far, and `max` is the limit of that weight. Returns false if `command` is NULL. */
 static bool fits(const struct command *command, size_t taken, size_t max)
 {
 	return command && taken < max && weight_fits(taken, command_weight(command), max);

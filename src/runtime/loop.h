@@ -31,7 +31,7 @@ uv_loop_t *loop_uv(struct loop *loop);
 void loop_start(struct loop *loop, const char *thread_name);
 
 /* Lowers the calling thread to the priority of a loop. Threads that take commands from lanes call
- * this function; loop.c says why. */
+ * this function; for the reason, see LOOP_NICE in loop.c. */
 void loop_lower_priority(void);
 
 /* Tasks run in the order in which they are posted. Thread-safe. */

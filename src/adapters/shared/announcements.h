@@ -1,10 +1,10 @@
 /*
  * The announcements that an adapter has yet to send to other processes. Each announcement is sent
  * at most once every ANNOUNCE_EVERY_NS, however often it is added. The adapter's waker is the
- * thread that sends these announcements and receives those of other processes; it waits for work of
- * either kind in announcements_wait(). Any thread may call announcements_add() and
- * announcements_stop(). Only the waker calls announcements_wait(), announcements_next() and
- * announcements_tell().
+ * thread that sends these announcements and receives the announcements of other processes. While
+ * the waker has nothing to send or receive, it blocks in announcements_wait(). Any thread may call
+ * announcements_add() and announcements_stop(). Only the waker calls announcements_wait(),
+ * announcements_next() and announcements_tell().
  */
 #ifndef QUIPU_ADAPTERS_SHARED_ANNOUNCEMENTS_H
 #define QUIPU_ADAPTERS_SHARED_ANNOUNCEMENTS_H
@@ -37,7 +37,8 @@ void announcements_init(struct announcements *announcements);
 void announcements_release(struct announcements *announcements);
 
 /* Marks the announcement as pending. If it was not pending yet, ends the current
- * announcements_wait() or, if there is none, the next one. `name` must be static. */
+ * announcements_wait(); if the waker is not waiting, its next announcements_wait() returns
+ * immediately. `name` must be static. */
 void announcements_add(struct announcements *announcements, const char *name);
 
 /* Ends the current announcements_wait() and makes every later call return immediately. */

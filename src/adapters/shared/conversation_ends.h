@@ -1,7 +1,8 @@
 /*
  * Finds the rows of `conversations` that a batch of new messages may change. For every pair of
- * users there is one row per user, and each row has the id of the batch's newest message between
- * these users. The rows are sorted and unique, so that all processes lock them in the same order.
+ * users in the batch there is one row per user, and each row has the id of the batch's newest
+ * message between these users. The rows are sorted and unique, so that all processes lock them in
+ * the same order.
  */
 #ifndef QUIPU_ADAPTERS_SHARED_CONVERSATION_ENDS_H
 #define QUIPU_ADAPTERS_SHARED_CONVERSATION_ENDS_H

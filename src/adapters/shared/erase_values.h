@@ -14,10 +14,10 @@
 
 struct erase_values {
 	struct slice user_id;   /* u: the person's id */
-	struct slice pseudonym; /* p: what replaces the person's id */
-	int64_t limit;          /* l: how many rows may be changed */
+	struct slice pseudonym; /* p: the pseudonym that replaces the person's id */
+	int64_t limit;          /* l: how many rows the statement may change */
 	struct slice sender;    /* s: the JSON member "senderId":"<id>" in events of dialogs */
-	struct slice nobody;    /* n: the same JSON member with the pseudonym */
+	struct slice nobody;    /* n: the JSON member "senderId":"<pseudonym>" */
 	struct slice field;     /* f: the field user_id as encoded in events of entitlements */
 };
 

@@ -94,7 +94,7 @@ QP_MUST_CHECK int sqlite_connection_run(struct sqlite_connection *connection, co
 void sqlite_connection_explain(
 	const struct sqlite_connection *connection, int rc, char words[SQLITE_WORDS_SIZE]);
 
-/* Writes a sentence that tells the user why the file at `path` could not be opened. */
+/* Writes a sentence for the user that says why the file at `path` could not be opened. */
 void sqlite_connection_explain_open(const struct sqlite_connection *connection, const char *path,
 	int rc, char *why, size_t size);
 

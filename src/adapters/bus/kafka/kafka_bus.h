@@ -27,8 +27,8 @@
  * librdkafka's options for connecting (security.protocol, sasl.…, ssl.…, socket.…, client.id and so
  * on) and for staying a member of a group (session.timeout.ms, heartbeat.interval.ms,
  * max.poll.interval.ms). Values are percent-decoded. No option can weaken the guarantees of the
- * port. All arguments must live as long as the bus. Messages to channels that are not among
- * `channels` are NOT_PERSISTED, and no consumer may be opened for such a channel.
+ * port. All arguments must live as long as the bus. A message to a channel that is not among
+ * `channels` gets the fate NOT_PERSISTED, and no consumer may be opened for such a channel.
  */
 struct bus *kafka_bus_new(const char *name, const char *url, const struct bus_channel *channels,
 	size_t channel_count);

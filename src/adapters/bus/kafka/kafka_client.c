@@ -4,8 +4,8 @@
 #include "adapters/bus/kafka/kafka_internal.h"
 #include "base/log.h"
 
-/* The watcher already logs when the cluster goes away and comes back, so the library may log only a
- * few lines per interval. */
+/* How many lines librdkafka may log per interval. A few are enough, because the watcher already
+ * logs when the cluster becomes unreachable and when it is reachable again. */
 #define LOG_LINES_MAX 10
 #define LOG_INTERVAL_NS (60 * NS_PER_S)
 
@@ -83,10 +83,10 @@ static bool set(rd_kafka_conf_t *conf, const char *name, const char *value, char
 	case RD_KAFKA_CONF_OK:
 		return true;
 	case RD_KAFKA_CONF_UNKNOWN:
-		snprintf(why, size, "librdkafka does not know the option %s", name);
+		snprintf(why, size, "librdkafka has no option %s", name);
 		return false;
 	default:
-		snprintf(why, size, "librdkafka does not accept this value of the option %s", name);
+		snprintf(why, size, "librdkafka does not accept the value of the option %s", name);
 		return false;
 	}
 }

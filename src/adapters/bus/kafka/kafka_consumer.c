@@ -65,8 +65,8 @@ struct kafka_consumer {
 
 	_Atomic bool woken;
 
-	/* With this queue, wake() ends the wait of a fetch. NULL until there is a client. Guarded
-	 * by the bus's lock. */
+	/* wake() uses this queue to end the wait of a fetch. NULL until the client is created.
+	 * Guarded by the bus's lock. */
 	rd_kafka_queue_t *queue;
 	bool is_closed; /* the client is destroyed; guarded by the bus's lock */
 };
@@ -79,7 +79,8 @@ static const struct kafka_setting settings[] = {
 	{"auto.offset.reset", "earliest"},
 	{"enable.partition.eof", "false"},
 	{"fetch.error.backoff.ms", "100"},
-	/* Short: while the broker waits for messages, it answers nothing else on the connection. */
+	/* A short time, because a broker that waits for new messages delays its answers to all
+	 * later requests on the same connection. */
 	{"fetch.wait.max.ms", "100"},
 	{"queued.min.messages", "10000"},
 	{"queued.max.messages.kbytes", "16384"},
@@ -200,7 +201,7 @@ static void rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t err,
 		forget_skipped(consumer);
 		done = rd_kafka_assign(rk, NULL);
 	}
-	log_line(LOG_DEBUG, "bus", "%s: this consumer %s %d partitions of topic %s (%s)",
+	log_line(LOG_DEBUG, "bus", "%s: a consumer %s %d partitions of topic %s (%s)",
 		consumer->client.bus->base.name,
 		err == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS ? "got" : "lost", partitions->cnt,
 		consumer->topic, rd_kafka_err2name(done));
@@ -234,7 +235,7 @@ static bool open_client(struct kafka_consumer *consumer)
 {
 	struct kafka_client *client = &consumer->client;
 	struct kafka_bus *bus = client->bus;
-	char why[512] = "the group has no usable name";
+	char why[512] = "librdkafka does not accept the group's name";
 	rd_kafka_conf_t *conf =
 		kafka_conf_new(client, RD_KAFKA_CONSUMER, settings, why, sizeof(why));
 	bool opened = conf && set_group(consumer, conf);
@@ -269,10 +270,11 @@ static void wait_for(struct kafka_consumer *consumer, const bool *condition, int
 }
 
 /*
- * Returns true if there is a client. If there is none yet, waits until the topics exist and then
- * creates the client. Returns false if the topics do not exist by `until_ns`, or if the consumer is
- * woken before the topics exist. If the client cannot be created, waits until `until_ns` or until
- * the consumer is woken, and then returns false; the next fetch tries again.
+ * If the consumer has no client yet, waits until the topics exist and then creates the client.
+ * Returns true if the consumer has a client. Returns false if the topics do not exist by
+ * `until_ns`, or if the consumer is woken before the topics exist. If the client cannot be created,
+ * waits until `until_ns` or until the consumer is woken, and then returns false; the next fetch
+ * tries again.
  */
 static bool wait_for_client(struct kafka_consumer *consumer, int64_t until_ns)
 {
@@ -353,9 +355,9 @@ static void wait_for_first(
 
 /*
  * Polls although the consumer already holds `max` unacknowledged messages: rebalances happen only
- * while polling, and without them no other member could join the group. There is no room for a
- * message that arrives now, so Kafka must send it a second time. Therefore this function polls only
- * once a second.
+ * while polling, and without rebalances no other member could join the group. The consumer drops a
+ * message that arrives during this poll, so Kafka must send the message a second time. Therefore
+ * this function polls at most once a second.
  */
 static void poll_full(struct kafka_consumer *consumer, size_t max)
 {

@@ -107,8 +107,9 @@ struct kafka_bus {
 	_Atomic size_t users;     /* open producers and consumers */
 	_Atomic size_t abandoned; /* how many of the users were abandoned (kafka_bus_abandon()) */
 
-	/* These two members limit what librdkafka logs. They say when the current interval began,
-	 * and how many warnings and errors librdkafka has reported since then. */
+	/* The next two members limit how many lines librdkafka logs. They hold the time at which
+	 * the current interval began, and the number of warnings and errors that librdkafka has
+	 * reported since then. */
 	_Atomic int64_t log_interval_from_ns;
 	_Atomic int log_lines;
 
@@ -160,7 +161,8 @@ enum kafka_place_state {
  * commits it as the metadata of an offset. */
 #define KAFKA_NAME_SIZE 64
 
-/* The position of a group in one partition: the last message that the group has read there. */
+/* The position of a group in one partition: the last message of the partition that the group has
+ * read. */
 struct kafka_place {
 	int32_t partition;
 	enum kafka_place_state state;
@@ -189,22 +191,22 @@ void kafka_places_assign(
 /*
  * Checks each position whose log may have changed, and moves the position back if Kafka has lost
  * the end of the log. Returns true if all positions are settled, i.e. need no further check.
- * Returns false if Kafka is away, a broker does not answer within two seconds, or a partition has
- * no leader. The caller must then call again. Until the position in a partition is settled,
- * kafka_places_take() refuses all messages of that partition.
+ * Otherwise returns false, e.g. because Kafka is unreachable, a broker does not answer within two
+ * seconds, or a partition has no leader. The caller must then call this function again. Until the
+ * position in a partition is settled, kafka_places_take() refuses all messages of that partition.
  */
 QP_MUST_CHECK bool kafka_places_settle(
 	struct kafka_places *places, struct kafka_client *client, const char *topic);
 
-/* Returns true if the message is the next one of its partition, and then moves the position to it.
- * If this returns false, drop the message: the group has read it before, or it will arrive
- * again. */
+/* If the message is the next one of its partition, moves the position to the message and returns
+ * true. If the function returns false, the caller must drop the message: the group has read it
+ * before, or it will arrive again. */
 QP_MUST_CHECK bool kafka_places_take(struct kafka_places *places, struct kafka_client *client,
 	const rd_kafka_message_t *message);
 
-/* Call this instead of kafka_places_take() if there is no room for the message. The message then
- * arrives again, because the next kafka_places_settle() resumes reading the partition at its
- * position. */
+/* Call this instead of kafka_places_take() if the consumer cannot hold another message. The message
+ * then arrives again, because the next kafka_places_settle() resumes reading the partition at the
+ * group's position. */
 void kafka_places_return(struct kafka_places *places, const rd_kafka_message_t *message);
 
 /* Writes the name of a message to `name`: "quipu", the message's time, and a digest of its key and

@@ -23,7 +23,7 @@
  *             another message arrives with its offset, or an older one   LOST
  *   SURE      a message arrives that is not newer than the position's    LOST
  *   LOST      the position was moved to a day before its message         FOUND
- *   AWAITED,  the consumer has no room for a message                     FOUND
+ *   AWAITED,  a message arrives that the consumer cannot hold            FOUND
  *   SURE
  *   FOUND,    a connection was closed, or a message arrives from         DOUBTED
  *   AWAITED,  another broker
@@ -195,9 +195,9 @@ static void doubt(struct kafka_places *places, struct kafka_place *place)
 }
 
 /*
- * Marks all positions as DOUBTED if a connection was closed. librdkafka opens a new connection only
- * after closing the old one, so no message from the new connection can have been taken before this
- * check.
+ * If a connection was closed since the last call, marks each position that is neither UNREAD nor
+ * LOST as DOUBTED. librdkafka opens a new connection only after closing the old one, so no message
+ * from the new connection can have been taken before this check.
  */
 static void compare_connections(struct kafka_places *places, struct kafka_client *client)
 {

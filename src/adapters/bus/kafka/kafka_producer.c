@@ -6,9 +6,9 @@
  * publish has returned. The fate of a message is the one that librdkafka reports, or UNKNOWN if
  * there is no report or librdkafka itself does not know the fate.
  *
- * Several publishes may be under way in one client, which keeps their order. librdkafka can purge
- * only all messages of a client at once, so all publishes under way end at the earliest of their
- * deadlines.
+ * One client can have several publishes under way, and it sends their messages in order. librdkafka
+ * can purge only all messages of a client at once, so all publishes under way end at the earliest
+ * of their deadlines.
  *
  * The client is replaced in three cases: after a fatal error, if librdkafka may still be purging
  * messages, and if the fate of a message is unknown. In the last case the broker and the client may
@@ -223,7 +223,8 @@ static void serve_until(struct kafka_producer *producer, int64_t until_ns)
 
 /*
  * Queues one message; its fate is UNDER_WAY until its report arrives. If the queue is full, waits
- * for reports, which make room. If the message cannot be queued, its fate stays NOT_PERSISTED.
+ * for reports of earlier messages, because librdkafka then removes these messages from the queue.
+ * If the message cannot be queued, its fate stays NOT_PERSISTED.
  */
 static void send_one(struct kafka_producer *producer, struct bus_message *message, int64_t until_ns)
 {
@@ -248,8 +249,8 @@ static void send_one(struct kafka_producer *producer, struct bus_message *messag
 /*
  * Purges all messages that have no report yet, and waits until librdkafka's threads have dropped
  * these messages. Otherwise a thread that purged later would drop messages of the next publish.
- * While the bus is down, a thread of librdkafka may be stuck in a DNS look-up. In that case purge()
- * does not wait for the threads, and marks the client for replacement.
+ * While the bus is down, purge() does not wait for the threads, because one of them may be stuck in
+ * a DNS look-up. Instead it marks the client for replacement.
  */
 static void purge(struct kafka_producer *producer)
 {
@@ -346,8 +347,9 @@ static void collect(struct producer *base)
 	forget_decided(producer);
 }
 
-/* Waits until the client can take another publish: a lost or broken client must be replaced first,
- * and at most BUS_BEGUN_MAX publishes may be under way. */
+/* Waits until another publish may begin: at most BUS_BEGUN_MAX publishes may be under way, and none
+ * may begin on a lost or broken client that still has messages UNDER_WAY. Once such a client has no
+ * more messages UNDER_WAY, it is replaced. */
 static void make_place(struct kafka_producer *producer)
 {
 	while (producer->outstanding > 0 &&

@@ -26,8 +26,8 @@
 #define LEADER_PAUSE_MS 10
 #define CONNECT_NS (2 * NS_PER_S)
 
-/* About twice Kafka's default. Therefore even the largest message that the default permits fits as
- * a dead letter, which is the message with additional headers. */
+/* About twice Kafka's default. A dead letter is a message with additional headers, so even the
+ * largest message that the default permits can become a dead letter. */
 #define MESSAGE_BYTES_MAX "2097152"
 
 /* ---- up and down ------------------------------------------------------------------------- */
@@ -95,7 +95,7 @@ static rd_kafka_NewTopic_t *new_topic(const struct bus_channel *channel)
 	if (!topic)
 		return NULL;
 	err = rd_kafka_NewTopic_set_config(topic, "max.message.bytes", MESSAGE_BYTES_MAX);
-	(void)err; /* if this fails, the broker's default applies */
+	(void)err; /* if the option cannot be set, the broker's default applies */
 	return topic;
 }
 
@@ -193,12 +193,12 @@ static bool has_controller(struct kafka_bus *bus, const struct rd_kafka_metadata
 		if (metadata->brokers[i].id == controller)
 			return true;
 	}
-	return controller < 0; /* not known yet, but there will be one */
+	return controller < 0; /* the controller is not known yet; the cluster will elect one */
 }
 
-/* Asks the cluster to create the topics. Returns false if the request failed and must be repeated.
- * Returns true even if the cluster refuses to create a topic, because repeating the request would
- * not help. */
+/* Sends the cluster a request to create the topics. Returns false if the request failed and must be
+ * repeated. Returns true even if the cluster refuses to create a topic, because repeating the
+ * request would not help. */
 static bool create(struct kafka_bus *bus, rd_kafka_NewTopic_t **topics, size_t count)
 {
 	rd_kafka_queue_t *queue = rd_kafka_queue_new(bus->watch.rk);

@@ -2,11 +2,14 @@
  * Starts and frees the local bus, implements its producers, and reports whether it is up.
  *
  * publish() runs as work of the leader (local_work.c), so it needs no thread of its own and shares
- * a transaction with all other waiting work. At start, all expired messages are deleted. Later,
- * publishing deletes them in small chunks, so that no call is delayed by a large clean-up.
- * Acknowledged messages are deleted in chunks when other messages are acknowledged or skipped, or
- * when a consumer finds nothing to fetch. All acknowledged messages are deleted when the bus starts
- * and when it is freed, so a stopped bus keeps no message that every group has acknowledged.
+ * a transaction with all other queued writes. At start, all expired messages are deleted. Later,
+ * publish() deletes expired messages in small chunks, so that no call is delayed by a large
+ * clean-up.
+ *
+ * An acknowledged message can be deleted once the position of every group of its channel has
+ * reached it. Such messages are deleted in chunks when messages are acknowledged or skipped, and
+ * when a consumer finds nothing to fetch. The bus tries to delete all of them when it starts and
+ * when it is freed.
  *
  * Invariant: `channels` and `declared` have the same order and length.
  */
@@ -198,8 +201,8 @@ struct bus *local_bus_new(const char *name, const char *path, const struct bus_c
 	return &bus->base;
 }
 
-/* Deletes all acknowledged messages. Failures are harmless and ignored: the next start tries
- * again. */
+/* In each channel, deletes all messages up to the lowest position of the channel's groups. Ignores
+ * failures, because the next start deletes the messages. */
 static void trim_all(struct local_bus *bus)
 {
 	int deleted;

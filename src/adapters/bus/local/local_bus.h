@@ -13,8 +13,8 @@
  * gaps.
  *
  * The file is locked, so a second process that opens it gets a clear error. While the disk fails,
- * publish() refuses and fetch() waits until the disk works again. If the disk hangs, calls wait for
- * it past any deadline, because a transaction cannot be undone while it is being written.
+ * publish() refuses messages and fetch() waits until the disk works again. If the disk hangs, calls
+ * wait for it past any deadline, because a transaction cannot be undone while it is being written.
  */
 #ifndef QUIPU_ADAPTERS_BUS_LOCAL_LOCAL_BUS_H
 #define QUIPU_ADAPTERS_BUS_LOCAL_LOCAL_BUS_H
@@ -23,7 +23,7 @@
 
 /*
  * `path` names the file. start() creates it if it is missing; its folder must exist. All arguments
- * must live as long as the bus. Messages to channels that are not among `channels` are
+ * must live as long as the bus. A message to a channel that is not among `channels` gets the fate
  * NOT_PERSISTED, and no consumer may be opened for such a channel.
  */
 struct bus *local_bus_new(const char *name, const char *path, const struct bus_channel *channels,

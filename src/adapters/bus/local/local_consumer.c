@@ -213,8 +213,8 @@ static int run_trim(struct local_bus *bus, struct local_work *base)
 	return local_messages_trim(bus, channel, &deleted);
 }
 
-/* Deletes acknowledged messages when a fetch has found nothing. Without this, the last acknowledged
- * messages would stay on disk until hundreds of later ones are acknowledged. */
+/* Deletes acknowledged messages when a fetch has found no message. Otherwise the last acknowledged
+ * messages would stay on disk until hundreds of later messages are acknowledged. */
 static void trim_when_idle(struct local_bus *bus, struct local_channel *channel)
 {
 	struct trim_work work = {
@@ -223,7 +223,7 @@ static void trim_when_idle(struct local_bus *bus, struct local_channel *channel)
 	};
 
 	if (channel->acked_since_trim > 0)
-		/* if this fails, a later trim deletes the messages */
+		/* after a failure, a later trim deletes the messages */
 		local_work_do(bus, &work.base, INT64_MAX);
 }
 
@@ -254,13 +254,14 @@ static void settle_skip(struct local_bus *bus, struct local_work *base, enum loc
 	struct skip_work *work = (struct skip_work *)base;
 
 	(void)bus;
-	/* If group->skipped is smaller now, another member has already recorded these messages. */
+	/* If group->skipped is smaller than work->skipped, another member has already recorded the
+	 * skipped messages. */
 	if (outcome == LOCAL_DONE && work->group->skipped >= work->skipped)
 		work->group->skipped -= work->skipped;
 }
 
 /* Records the group's new position in the file once the group has skipped `least` messages that the
- * file does not record yet. Without this, a group that skips many messages would keep them on disk
+ * file does not record yet. Otherwise a group that skips many messages would keep them on disk
  * until it acknowledges a message that it wants. */
 static void record_skips(struct local_consumer *consumer, size_t least)
 {
@@ -274,7 +275,7 @@ static void record_skips(struct local_consumer *consumer, size_t least)
 	due = consumer->group->skipped >= least;
 	pthread_mutex_unlock(&consumer->bus->lock);
 	if (due)
-		/* if this fails, the next fetch retries */
+		/* after a failure, the next fetch of the group tries again */
 		local_work_do(consumer->bus, &work.base, INT64_MAX);
 }
 

@@ -62,7 +62,7 @@ void local_file_close(struct local_file *file)
 }
 
 /* Runs a checkpoint. No other connection reads the file, so the checkpoint copies the whole
- * write-ahead log, and the log starts over. */
+ * write-ahead log, and the next commit writes the log from its beginning again. */
 static void keep_wal_short(struct local_file *file)
 {
 	int rc = sqlite3_wal_checkpoint_v2(

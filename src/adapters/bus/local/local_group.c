@@ -90,8 +90,9 @@ void local_group_skip(struct local_group *group, int64_t offset)
 	group->skipped++;
 }
 
-/* Returns how many messages to read at once. If the group wants only some subjects, its messages
- * may be rare, so this returns at least LOCAL_SKIP_MAX if there is room. */
+/* Returns how many messages to read at once. If the group wants only some subjects, the messages
+ * that it wants may be rare, so the result is at least LOCAL_SKIP_MAX if the window can hold that
+ * many. */
 static size_t scan_limit(const struct local_group *group, size_t missing)
 {
 	size_t room = local_group_room(group);

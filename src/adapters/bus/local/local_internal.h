@@ -12,9 +12,9 @@
  *
  * A single connection reads and writes, so no statement ever finds the file busy. The connection
  * belongs to the leader, the thread that currently does the work of all threads (local_work.c). A
- * round of work is the work that a leader has taken from the queue at once. bus->lock guards
- * everything else and is never held during I/O. Functions that return int return a result code of
- * SQLite.
+ * round of work is the work that a leader has taken from the queue at once. bus->lock guards the
+ * queue of work, the groups and the other shared members, and is never held during I/O. Functions
+ * that return int return a result code of SQLite.
  */
 #ifndef QUIPU_ADAPTERS_BUS_LOCAL_LOCAL_INTERNAL_H
 #define QUIPU_ADAPTERS_BUS_LOCAL_LOCAL_INTERNAL_H
@@ -115,12 +115,13 @@ enum local_outcome {
 
 /* A piece of work on the file. Embed it as the first member of a struct with the details. */
 struct local_work {
-	/* true: runs in the leader's transaction; false: only reads, before that transaction */
+	/* true if the work writes; such work runs in the leader's transaction. Other work runs
+	 * before that transaction and must only read. */
 	bool writes;
 
 	/*
-	 * Does the work. The leader calls this without the lock. If the result is not SQLITE_OK,
-	 * nothing that the same round of work writes is committed.
+	 * Does the work. The leader calls this without the lock. If the result is not SQLITE_OK, no
+	 * write of the same round of work is committed.
 	 */
 	int (*run)(struct local_bus *bus, struct local_work *work);
 
@@ -143,7 +144,8 @@ enum local_outcome local_work_do(struct local_bus *bus, struct local_work *work,
 
 /* ---- messages: used only by the leader, or by the thread that starts or frees the bus ------- */
 
-/* Creates the tables and a row for each channel. Returns false and writes `why` on failure. */
+/* Creates the tables and a row for each channel. On failure returns false and writes the reason to
+ * `why`. */
 QP_MUST_CHECK bool local_messages_prepare(struct local_bus *bus, char *why, size_t size);
 
 /* Adds a message. Requires a transaction. */
@@ -197,7 +199,7 @@ QP_MUST_CHECK int local_messages_expire(struct local_bus *bus, int *deleted);
 /* How many messages a group's window can hold. */
 #define LOCAL_WINDOW_MAX 8192
 
-/* How many slots a group has. The hash of a message's key selects one. */
+/* How many slots a group has. The hash of a message's key selects the message's slot. */
 #define LOCAL_SLOTS 256
 
 /* How many unwanted messages a group skips before it records its new position in the file. */
@@ -214,6 +216,7 @@ enum local_state { LOCAL_FREE, LOCAL_TAKEN, LOCAL_ACKED };
  *   –       read ahead                                 FREE    local_group_append
  *   FREE    a fetch takes it for its consumer          TAKEN   local_group_take
  *   TAKEN   an ack has committed                       ACKED   local_group_acknowledge
+ *   TAKEN   its fetch finds that its row is deleted    ACKED   local_group_acknowledge
  *   TAKEN   its fetch fails or stops before reading it FREE    local_group_give_back
  *   TAKEN   again(), the next fetch, or close          FREE    local_group_give_back
  *   ACKED   everything before it is acknowledged too   –       local_group_shrink
@@ -233,8 +236,9 @@ struct local_group {
 	size_t members;
 	struct local_group *next;
 
-	int64_t id;     /* the group's id in the file; 0 until the group has joined */
-	int64_t head;   /* every message up to here is skipped, acknowledged or in the window */
+	int64_t id; /* the group's id in the file; 0 until the group has joined */
+	/* the offset up to which every message is skipped, acknowledged or in the window */
+	int64_t head;
 	size_t skipped; /* how many skipped messages the file does not record yet */
 
 	/* The window: a ring of the messages after the group's position, in order of offset. */
@@ -266,7 +270,7 @@ void local_group_leave(struct local_bus *bus, struct local_group *group);
 QP_MUST_CHECK int local_group_read_ahead(struct local_bus *bus, struct local_group *group,
 	const struct local_consumer *consumer, size_t wanted);
 
-/* Adds a message at the end of the window, which must have room. */
+/* Adds a message at the end of the window, which must not be full. */
 void local_group_append(struct local_group *group, int64_t offset, struct slice key);
 
 /* Skips the next message, which the group does not want. */

@@ -1,6 +1,6 @@
 /*
  * Contains the tables and the SQL of the local bus. A message is looked up by its offset, which is
- * the row's id and never reused, or by channel and offset through the only index.
+ * the row's id and never reused, or by channel and offset through the index messages_by_channel.
  *
  * A group's progress consists of a position, up to which everything is acknowledged, and a row for
  * each later offset that is already acknowledged. Therefore a restart does not lose the

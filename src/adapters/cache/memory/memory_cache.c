@@ -154,7 +154,7 @@ static enum memory_kind kind_of(const struct cached_counter *counter)
 	return counter->is_list ? MEMORY_LIST : MEMORY_COUNTER;
 }
 
-/* Returns a new lease, or 0 if another reader has one. */
+/* Returns a new lease, or 0 if another reader has the user's lease. */
 static int64_t grant_lease(struct memory_cache *cache, struct slice user_id, int64_t now_ns)
 {
 	struct memory_entry *entry;
@@ -316,7 +316,7 @@ static void free_cache(struct cache *base)
 	free(cache);
 }
 
-/* No other process uses this cache, so there is nobody to announce to and nothing to listen for. */
+/* No other process uses this cache, so announcements are neither sent nor received. */
 static void announce(struct cache *base, const char *announcement)
 {
 	(void)base;

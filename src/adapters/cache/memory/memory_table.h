@@ -1,6 +1,6 @@
 /*
  * The table of the memory cache: entries by kind and user, each with an expiry. The number of
- * entries is bounded: when the table is full, it evicts the entry that was put in longest ago. The
+ * entries is bounded: when the table is full, it evicts the entry that was stored longest ago. The
  * table has no lock of its own.
  */
 #ifndef QUIPU_ADAPTERS_CACHE_MEMORY_MEMORY_TABLE_H

@@ -13,7 +13,7 @@
 
 struct console_notifier {
 	struct notifier base;
-	uint64_t tags[SLOTS]; /* of the notices whose results wait() has not returned yet */
+	uint64_t tags[SLOTS]; /* tags of the notices whose results wait() has not returned yet */
 	size_t count;
 
 	pthread_mutex_t lock; /* guards the members below */

@@ -185,7 +185,7 @@ static void init_libcurl(void)
 	(void)code;
 }
 
-/* Returns what follows http:// or https://, or NULL if the URL begins with neither. */
+/* Returns the part of the URL after http:// or https://, or NULL if the URL begins with neither. */
 static const char *skip_scheme(const char *url)
 {
 	if (strncasecmp(url, "http://", 7) == 0)
@@ -193,7 +193,7 @@ static const char *skip_scheme(const char *url)
 	return strncasecmp(url, "https://", 8) == 0 ? url + 8 : NULL;
 }
 
-/* Checks more than libcurl, which would also accept http:/a and http:///a. */
+/* Does not rely on libcurl's check alone, because libcurl also accepts http:/a and http:///a. */
 const char *webhook_url_problem(const char *url)
 {
 	const char *rest = skip_scheme(url);

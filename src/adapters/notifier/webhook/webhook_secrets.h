@@ -16,7 +16,7 @@
 
 #define WEBHOOK_SECRETS_MAX 2
 
-/* Room for "v1," and 44 characters per secret, a space between the signatures, and a NUL. */
+/* Enough for "v1," and 44 characters per secret, a space between the signatures, and a NUL. */
 #define WEBHOOK_SIGNATURES_SIZE (WEBHOOK_SECRETS_MAX * 48)
 
 struct webhook_secrets;

@@ -59,7 +59,7 @@ static bool is_link_local_v4(const unsigned char address[4])
 
 /*
  * Returns true if webhooks must not use this address. Cloud providers serve metadata at link-local
- * addresses, including credentials for anyone who asks from this machine; Amazon also uses
+ * addresses, and any program on this machine can read credentials there; Amazon also uses
  * fd00:ec2::254. The check runs after name resolution, so no host name can bypass it.
  */
 static bool is_forbidden(const struct curl_sockaddr *resolved)
@@ -241,8 +241,8 @@ static enum notice_fate fate_of(long status)
 	return NOTICE_REFUSED;
 }
 
-/* Returns true if no connection was established and the receiver has therefore seen nothing of the
- * notice. */
+/* Returns true if no connection was established and the receiver has therefore received no part of
+ * the notice. */
 static bool was_unconnected(const struct webhook_slot *slot)
 {
 	curl_off_t ready_us = 0;

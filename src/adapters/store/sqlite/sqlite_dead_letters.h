@@ -1,8 +1,8 @@
 /*
  * Dead letters (ports/dead_letter_repository.h) in SQLite. The dead letters of an outbox are its
- * FAILED rows. Those of notifications and of outbound messages have tables of their own,
- * notification_dlq and outbound_dlq. The functions are the same for all; only the statements
- * differ.
+ * FAILED rows. The dead letters of notifications and of outbound messages have tables of their own,
+ * notification_dlq and outbound_dlq. All kinds of dead letters share the same functions; only the
+ * statements differ.
  */
 #ifndef QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_DEAD_LETTERS_H
 #define QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_DEAD_LETTERS_H
@@ -22,8 +22,8 @@
  *   depth    takes kind, which may be empty; counts unresolved letters
  *
  * `put` and `letter` are NULL if the letters have no table of their own. To resolve a letter, `row`
- * runs first and then `letter`, unless it is NULL. The letter has been resolved if the last of
- * these statements has changed exactly one row.
+ * runs first and then `letter`, unless `letter` is NULL. The letter has been resolved if the last
+ * of these statements has changed exactly one row.
  */
 struct sqlite_dead_letters {
 	struct dead_letter_repository base;

@@ -10,7 +10,7 @@
 #include "adapters/store/sqlite/sqlite_internal.h"
 #include "adapters/store/sqlite/sqlite_source_owners.h"
 
-#define AUDIT_CHUNK 5000 /* how many audit lines one transaction deletes */
+#define AUDIT_CHUNK 5000 /* how many audit lines one transaction deletes at most */
 
 /* clang-format off */
 static const char find_sql[] =
@@ -66,8 +66,8 @@ static const char list_sql[] =
 	"WHERE user_id = ?1 AND stock_keeping_unit > ?2 AND (?4 = '' OR status = ?4) "
 	"ORDER BY stock_keeping_unit LIMIT ?3";
 
-/* ?1 is a time. Goes back ?2 months from the month of ?1, and returns the time at which that earlier
- * month began. */
+/* ?1 is a time and ?2 a number of months. Returns the beginning of the month that is ?2 months
+ * before the month of ?1. */
 static const char kept_sql[] =
 	"SELECT 1000000 * unixepoch(?1 / 1000000, 'unixepoch', 'start of month', "
 	"    '-' || ?2 || ' months')";

@@ -67,7 +67,7 @@ struct sqlite_store {
 	 * work */
 	_Atomic int64_t failed_at_ns[2];
 	struct tally errors[STATUS_COUNT];
-	struct latency latency; /* of COMMIT, which waits for the disk */
+	struct latency latency; /* how long COMMIT takes, including its fsync */
 };
 
 /* Casts, and aborts if `store` is not a SQLite store. */
@@ -88,7 +88,7 @@ enum status sqlite_commit_status(int rc);
  * `why`. */
 QP_MUST_CHECK bool sqlite_migrate(struct sqlite_store *store, char *why, size_t size);
 
-/* ---- the writer: call these while holding its turn, or before there are threads ------------- */
+/* ---- the writer: hold its lock (`turn`) during these calls, unless no other thread runs yet -- */
 
 void sqlite_writer_init(struct sqlite_writer *writer);
 
@@ -96,9 +96,9 @@ void sqlite_writer_init(struct sqlite_writer *writer);
  * SQLITE_OPEN_CREATE. On failure the file stays closed. */
 QP_MUST_CHECK int sqlite_writer_open(struct sqlite_store *store, int flags);
 
-/* Copies the rest of the WAL into the database, syncs the database, and empties the WAL. After that
- * the writer is no longer in doubt. Also succeeds if another program that uses the file prevents
- * SQLite from copying or emptying the WAL completely. */
+/* Copies the WAL into the database, syncs the database, and empties the WAL. If this succeeds, the
+ * writer is no longer in doubt. Also succeeds if another program that uses the file prevents SQLite
+ * from copying or emptying the WAL completely. */
 QP_MUST_CHECK int sqlite_writer_settle(struct sqlite_writer *writer);
 
 /* Called before each transaction: checkpoints if a checkpoint is due, and reopens the file after an
@@ -120,7 +120,8 @@ void sqlite_writer_close(struct sqlite_writer *writer);
 struct sqlite_session {
 	struct session base;
 	enum session_kind kind;
-	/* in a transaction; a write session then holds the turn, a read session the gate */
+	/* true during a transaction; a write session then holds the turn, and a read session holds
+	 * the gate */
 	bool active;
 	struct sqlite_connection own; /* the connection of a read session */
 	struct sqlite_session *next;  /* next in store->readers */
@@ -270,9 +271,9 @@ struct sqlite_list {
 QP_MUST_CHECK enum status sqlite_list_rows(struct session *session, struct arena *arena,
 	const struct sqlite_list *list, struct row_page *page, void *rows);
 
-/* Makes room for one more element in an array that has `count` elements and room for `*room`.
- * Returns the array, which is allocated from `arena` and may have moved. For the first element,
- * pass NULL and a `*room` of 0. */
+/* Ensures that an array that has `count` elements can hold one more element. `*room` is the
+ * capacity of the array, in elements. Returns the array, which is allocated from `arena` and may
+ * have moved. For the first element, pass NULL and a `*room` of 0. */
 void *sqlite_more_room(
 	struct arena *arena, void *elements, size_t size, size_t count, size_t *room);
 

@@ -130,7 +130,7 @@ bool sqlite_migrate(struct sqlite_store *store, char *why, size_t size)
 		if (rc == SQLITE_OK && newest > newest_known(*component)) {
 			snprintf(why, size,
 				"%s was written by a newer quipu: its schema \"%s\" has version "
-				"%d, but this quipu knows only versions up to %d; run the newer "
+				"%d, but this quipu supports only versions up to %d; run the newer "
 				"quipu again, or restore a backup from before the upgrade",
 				store->path, *component, newest, newest_known(*component));
 			return false;

@@ -28,10 +28,10 @@ enum status sqlite_status(int rc)
 /*
  * COMMIT writes the pages to the WAL, marks the last page as the end of the transaction, and calls
  * fsync. If one of these steps fails, the transaction is not visible for now. But if the mark is in
- * the WAL, a recovery will find and apply the transaction. Even after SQLITE_FULL the mark may be
- * there: COMMIT may overwrite older frames of the WAL, and these may already contain exactly the
- * bytes that it could not write. Only SQLITE_BUSY and SQLITE_CONSTRAINT prove that nothing was
- * written, because SQLite returns them before the first write.
+ * the WAL, a recovery will find and apply the transaction. Even after SQLITE_FULL the WAL may
+ * contain the mark: COMMIT may overwrite older frames of the WAL, and these frames may already
+ * contain exactly the bytes that COMMIT could not write. Only SQLITE_BUSY and SQLITE_CONSTRAINT
+ * prove that nothing was written, because SQLite returns them before the first write.
  */
 enum status sqlite_commit_status(int rc)
 {

@@ -87,7 +87,7 @@ struct store *sqlite_store_new(const char *name, const char *path, const char *c
 	return &store->base;
 }
 
-/* If the disk is full, there may be no room to copy the WAL into the database. The store starts
+/* If the disk is full, there may be no space to copy the WAL into the database. The store starts
  * nevertheless, so that reads work. */
 static int open_file(struct sqlite_store *store)
 {

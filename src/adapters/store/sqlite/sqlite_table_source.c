@@ -106,7 +106,7 @@ static bool check_version(const struct table_source *source, const char *compone
 	if (version > known)
 		snprintf(why, size,
 			"%s was written by a newer quipu: its schema \"%s\" has version %d, but "
-			"this quipu knows only versions up to %d; copy it with the newer quipu",
+			"this quipu supports only versions up to %d; copy it with the newer quipu",
 			source->path, component, version, known);
 	else if (version < known)
 		snprintf(why, size,
@@ -224,7 +224,7 @@ void table_source_close(struct table_source *source)
 {
 	table_source_end(source);
 	if (source->connection.db)
-		/* lets the next call also delete the -wal file */
+		/* makes sqlite_connection_close() also delete the -wal file */
 		sqlite_connection_checkpoint_on_close(&source->connection);
 	sqlite_connection_close(&source->connection);
 	arena_release(&source->arena);
@@ -264,9 +264,10 @@ static int attach(struct table_source *source, const char *path)
 	return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* Leaves out each key that expires later in the file that was attached last. `later` is the SQL
- * operator that compares the expiry there with the expiry here: ">", or ">=" to also leave out keys
- * that expire at the same time in both files. */
+/* Leaves out each key that expires later in the file that was attached last than in the file of
+ * `source`. `later` is the SQL operator between the expiry in the attached file and the expiry in
+ * the file of `source`: ">", or ">=" to also leave out keys that expire at the same time in both
+ * files. */
 static void narrow(struct table_source *source, struct source_table *keys, const char *later)
 {
 	struct buffer where = buffer_make(&source->arena, 512);

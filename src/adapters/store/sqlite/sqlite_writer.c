@@ -10,10 +10,11 @@
  * must wait while a full checkpoint runs.
  *
  * After a failed fsync, calling fsync again is not enough: the kernel reports the failure only
- * once, and marks the pages as clean although they never reached the disk. SQLite does not repair
- * this: the next checkpoint does not copy again what an unfinished one has copied. So the writer
- * closes all connections and opens the file again. SQLite then reads the WAL from its beginning and
- * no longer knows which pages were copied, so the next checkpoint copies all of them again.
+ * once, and marks the pages as clean although they never reached the disk. SQLite does not write
+ * these pages again: the next checkpoint skips the pages that an unfinished checkpoint has already
+ * copied. So the writer closes all connections and opens the file again. SQLite then reads the WAL
+ * from its beginning and has no record of the copied pages, so the next checkpoint copies all pages
+ * again.
  *
  * Invariant: a transaction begins only while in_doubt is false.
  */
@@ -165,9 +166,10 @@ int sqlite_writer_prepare(struct sqlite_store *store)
 
 /*
  * Compares how many frames the WAL contained before and after the failed COMMIT. reopen() counts
- * the frames and then empties the WAL. The transaction is lost if there were no frames, or exactly
- * as many as before the COMMIT. But if a checkpoint had run since the previous COMMIT, an equal
- * number proves nothing, because the failed COMMIT may have overwritten the WAL from its beginning.
+ * the frames and then empties the WAL. The transaction is lost if reopen() has counted no frames,
+ * or exactly as many as before the COMMIT. But if a checkpoint had run since the previous COMMIT,
+ * an equal number proves nothing, because the failed COMMIT may have overwritten the WAL from its
+ * beginning.
  */
 bool sqlite_writer_lost_commit(struct sqlite_store *store)
 {
