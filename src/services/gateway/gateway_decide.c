@@ -85,13 +85,10 @@ static void decide_remove(struct deciding *deciding, struct gateway_command *com
 	answer_change(deciding, command, answer_empty());
 }
 
-/* Notes the cached copy as stale if it belongs to another window than the row, or granted a slot
- * that the row refuses. */
-static void note_stale(struct gateway_lane *lane, const struct gateway_command *command,
-	const struct limit_row *row, enum limit_verdict verdict)
+/* Notes the cached copy that granted this command slots, if there is one, as stale. */
+static void note_stale(struct gateway_lane *lane, const struct gateway_command *command)
 {
-	if (command->cached &&
-		(command->window_start_us != row->last_refresh_us || verdict == LIMIT_REFUSED))
+	if (command->cached)
 		gateway_cache_note_stale(lane, command->user.text);
 }
 
@@ -150,7 +147,8 @@ static bool is_admitted(
 	enum limit_verdict verdict = limit_admit(&deciding->row, deciding->now_us,
 		deciding->lane->gateway->window_unit_us, command->amount, &command->slots);
 
-	note_stale(deciding->lane, command, &deciding->row, verdict);
+	if (verdict == LIMIT_REFUSED || command->window_start_us != deciding->row.last_refresh_us)
+		note_stale(deciding->lane, command);
 	*limit = view_of(deciding);
 	deciding->lane->shadowed += verdict == LIMIT_SHADOWED;
 	if (verdict == LIMIT_REFUSED)
@@ -164,6 +162,7 @@ static void decide_send(struct deciding *deciding, struct gateway_command *comma
 	struct limit_view limit;
 
 	if (!has_row(deciding)) {
+		note_stale(deciding->lane, command);
 		answer_no_config(command);
 		return;
 	}
@@ -188,10 +187,12 @@ static void decide_take(struct deciding *deciding, struct gateway_command *comma
 	struct limit_view limit;
 
 	if (!has_row(deciding)) {
+		note_stale(deciding->lane, command);
 		answer_no_config(command);
 		return;
 	}
 	if (command->amount > row->rate_limit && !row->shadow) {
+		note_stale(deciding->lane, command);
 		write_answer(&command->write, gateway_answer_too_much(command, row->rate_limit));
 		return;
 	}
