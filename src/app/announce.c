@@ -41,7 +41,8 @@ static void write_address(const struct app *app, struct buffer *out)
 static void print_for_people(
 	const struct app *app, struct slice address, struct slice roles, struct slice engines)
 {
-	char *data = realpath(app->settings.data, NULL);
+	/* there may be a folder from an earlier start with other stores */
+	char *data = app->data_lock >= 0 ? realpath(app->settings.data, NULL) : NULL;
 
 	printf("  data     %s (%.*s)\n", data ? data : "on servers only", (int)engines.len,
 		engines.data);

@@ -28,7 +28,7 @@ bool moved_read(const char *data, struct moved *moved)
 	text[len > 0 ? len : 0] = '\0';
 	memset(moved, 0, sizeof(*moved));
 	/* Even a file that cannot be parsed keeps servers out: it marks an unknown copy. */
-	if (sscanf(text, "%15s %36s %255[^\n]", state, moved->copy_id, moved->to) < 2)
+	if (sscanf(text, "%15s %36s %255[^\n]", state, moved->copy_id, moved->to) < 3)
 		snprintf(moved->to, sizeof(moved->to), "an unknown database");
 	moved->is_finished = strcmp(state, "moved") == 0;
 	return true;

@@ -133,24 +133,28 @@ static void start_server(bool may_read)
 	nats_server_start();
 }
 
+#define SEVERAL 3
+
 struct reader {
 	struct consumer *consumer;
-	struct bus_delivery delivery;
+	struct bus_delivery deliveries[SEVERAL];
+	size_t max;
 	size_t count;
 };
 
-static void *read_one(void *context)
+static void *read_some(void *context)
 {
 	struct reader *reader = context;
 
-	reader->count = bus_fixture_fetch(reader->consumer, &reader->delivery, 1, NEVER_MS);
+	reader->count =
+		bus_fixture_fetch(reader->consumer, reader->deliveries, reader->max, NEVER_MS);
 	return NULL;
 }
 
 static void what_was_given_up_comes_though_the_link_closes_while_it_is_read(void **state)
 {
 	struct bus_fixture *fixture = *state;
-	struct reader reader = {0};
+	struct reader reader = {.max = 1};
 	char identity[IDENTITY_SIZE];
 	pthread_t thread;
 
@@ -161,15 +165,80 @@ static void what_was_given_up_comes_though_the_link_closes_while_it_is_read(void
 	reader.consumer = open_impatient(fixture);
 	publish_with_everything(fixture);
 	let_it_be_given_up(reader.consumer, identity);
-	pthread_create(&thread, NULL, read_one, &reader);
+	pthread_create(&thread, NULL, read_some, &reader);
 	WAIT_UNTIL(captured_log_count("cnats reports: Not Permitted") > 0);
 	nats_server_stop();
 	start_server(true);
 	pthread_join(thread, NULL);
 	assert_int_equal(reader.count, 1);
-	assert_everything(&reader.delivery);
-	assert_text(reader.delivery.identity, identity);
+	assert_everything(&reader.deliveries[0]);
+	assert_text(reader.deliveries[0].identity, identity);
 	bus_fixture_ack(reader.consumer, 1);
+	bus_fixture_close_consumer(fixture, reader.consumer);
+	bus_fixture_close(fixture);
+	bus_fixture_log_end();
+}
+
+/* All messages, each as often as the server delivers it; none is acknowledged. */
+static void let_all_be_given_up(struct consumer *consumer)
+{
+	struct bus_delivery deliveries[SEVERAL];
+	size_t exhausted = 0;
+
+	while (exhausted < SEVERAL) {
+		size_t count = bus_fixture_fetch(consumer, deliveries, SEVERAL, HANG_MS);
+
+		assert_true(count > 0);
+		for (size_t i = 0; i < count; i++)
+			exhausted += deliveries[i].is_exhausted;
+		nap_ms(ACK_WAIT_MS + 50);
+	}
+}
+
+static void acknowledge_each_once(struct consumer *consumer)
+{
+	struct bus_delivery deliveries[SEVERAL];
+	bool came[SEVERAL] = {false};
+
+	for (size_t left = SEVERAL; left > 0;) {
+		size_t count = bus_fixture_fetch(consumer, deliveries, SEVERAL, HANG_MS);
+
+		assert_true(count > 0 && count <= left);
+		for (size_t i = 0; i < count; i++) {
+			size_t number = (size_t)(deliveries[i].id.data[0] - '0');
+
+			assert_true(number < SEVERAL && !came[number]);
+			came[number] = true;
+		}
+		bus_fixture_ack(consumer, count);
+		left -= count;
+	}
+}
+
+/* The first of them is being read when the link closes, and the others cannot be read either. */
+static void several_that_were_given_up_come_though_the_link_closes(void **state)
+{
+	struct bus_fixture *fixture = *state;
+	struct reader reader = {.max = SEVERAL};
+	int refused;
+	pthread_t thread;
+
+	bus_fixture_close(fixture);
+	nats_server_stop();
+	start_server(false);
+	bus_fixture_log_begin();
+	reader.consumer = open_impatient(fixture);
+	bus_fixture_publish_all(fixture, SEVERAL, BUS_CONFIRMED);
+	let_all_be_given_up(reader.consumer);
+	refused = captured_log_count("cnats reports: Not Permitted");
+	pthread_create(&thread, NULL, read_some, &reader);
+	/* after the first round of reads, all of them are due again at once */
+	WAIT_UNTIL(captured_log_count("cnats reports: Not Permitted") > refused + SEVERAL);
+	nats_server_stop();
+	start_server(true);
+	pthread_join(thread, NULL);
+	reader.consumer->ops->again(reader.consumer);
+	acknowledge_each_once(reader.consumer);
 	bus_fixture_close_consumer(fixture, reader.consumer);
 	bus_fixture_close(fixture);
 	bus_fixture_log_end();
@@ -181,6 +250,7 @@ int nats_given_up_tests(void)
 		NATS_TEST(what_was_given_up_comes_once_more),
 		NATS_TEST(one_member_gets_what_was_given_up),
 		NATS_TEST(what_was_given_up_comes_though_the_link_closes_while_it_is_read),
+		NATS_TEST(several_that_were_given_up_come_though_the_link_closes),
 	};
 
 	return cmocka_run_group_tests_name("nats given up", tests, NULL, NULL);

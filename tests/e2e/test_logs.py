@@ -261,13 +261,12 @@ def test_the_access_log_has_streams_when_they_begin(serve, tmp_path):
     assert (line["route"], line["status"]) == ("/counters/user/{userId}/stream", 200)
 
 
-def test_on_a_terminal_some_lines_say_where_the_data_is_and_what_runs(binary, tmp_path):
-    """The process sees a terminal; its options come from a flag and the environment, one of them with a password."""
+def start_lines(binary, *arguments, **environment):
+    """What a server prints on a terminal when it starts."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [binary, "serve", "--listen", "127.0.0.1:0", "--data", tmp_path / "data", "--roles", "counts"],
-        stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.DEVNULL,
-        env=quipu.environment({"QUIPU_CACHE": "redis://:secret@127.0.0.1:1"}),
+        [binary, "serve", "--listen", "127.0.0.1:0", *arguments], stdin=subprocess.DEVNULL, stdout=theirs,
+        stderr=subprocess.DEVNULL, env=quipu.environment(environment),
     ) as process:
         os.close(theirs)
         shown = b""
@@ -276,10 +275,23 @@ def test_on_a_terminal_some_lines_say_where_the_data_is_and_what_runs(binary, tm
         process.send_signal(signal.SIGTERM)
         assert process.wait() == 0
     os.close(ours)
-    address, data, roles, console, options = shown.decode().splitlines()
+    return shown.decode().splitlines()
+
+
+def test_on_a_terminal_some_lines_say_where_the_data_is_and_what_runs(binary, tmp_path):
+    """The process sees a terminal; its options come from a flag and the environment, one of them with a password."""
+    address, data, roles, console, options = start_lines(
+        binary, "--data", tmp_path / "data", "--roles", "counts", QUIPU_CACHE="redis://:secret@127.0.0.1:1")
     assert re.fullmatch(r"quipu listening on http://127.0.0.1:\d+", address)
     assert data == f"  data     {(tmp_path / 'data').resolve()} (counts-store sqlite)"
     assert roles == "  roles    counts"
     assert console == f"  console  {address.removeprefix('quipu listening on ')}/console"
     assert "--roles counts (flag)" in options and "--cache redis://" in options and "(environment)" in options
     assert "--store" not in options and "secret" not in options
+
+
+def test_a_data_folder_that_is_not_used_is_not_named(binary, tmp_path, database):
+    """It may be there from an earlier start on SQLite."""
+    (tmp_path / "data").mkdir()
+    _, data, *_ = start_lines(binary, "--data", tmp_path / "data", "--roles", "counts", "--store", database.url)
+    assert data == "  data     on servers only (counts-store postgres)"

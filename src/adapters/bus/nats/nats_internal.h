@@ -245,7 +245,8 @@ QP_MUST_CHECK bool nats_mailbox_open(struct nats_mailbox *mailbox, struct nats_l
 /* Does nothing if the mailbox is closed. */
 void nats_mailbox_close(struct nats_mailbox *mailbox);
 
-/* Begins a new round of requests. Returns false if the link is broken. */
+/* Begins a new round of requests. Returns false if the link is broken or the mailbox is closed. A
+ * mailbox that needs a new inbox and cannot get one, because the link is broken, closes. */
 QP_MUST_CHECK bool nats_mailbox_begin(struct nats_mailbox *mailbox);
 
 /* Sets `address` to the subject to which the server must send the reply to request `number` of the

@@ -47,6 +47,8 @@ bool nats_mailbox_begin(struct nats_mailbox *mailbox)
 {
 	struct nats_link *link = mailbox->link;
 
+	if (!link)
+		return false;
 	mailbox->round++;
 	if (!mailbox->stale)
 		return true;

@@ -154,6 +154,7 @@ static void *run(void *context)
 	pthread_setname_np(pthread_self(), "nats-watcher");
 	while (!atomic_load(&bus->stopping)) {
 		struct watch watch = {.bus = bus};
+		int64_t began_ns = clock_steady_ns(&clock_system);
 		enum nats_trouble trouble;
 		char why[256] = "";
 
@@ -167,6 +168,9 @@ static void *run(void *context)
 		if (nats_mailbox_open(&watch.mailbox, watch.link))
 			serve(&watch);
 		end(&watch);
+		/* a server may accept a login and then close the connection, again and again */
+		if (clock_steady_ns(&clock_system) - began_ns < RETRY_NS)
+			nap(bus, RETRY_NS);
 	}
 	return NULL;
 }
