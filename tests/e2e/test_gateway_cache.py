@@ -150,6 +150,25 @@ def test_a_hash_of_another_program_refuses_until_it_expires_and_grants_nothing(g
     assert gateway.send(user).status == 200
 
 
+def test_a_hash_whose_row_is_gone_is_dropped(gateway, own_redis, shared_stack):
+    """The hash grants a send that gets 404: the slot that it counts was spent for nothing."""
+    user = gateway.new_user(5, 60)
+    assert gateway.send(user).status == 200
+    shared_stack.database.query("DELETE FROM rate_limit_store WHERE user_id = %s", (user,))
+    assert fields(own_redis, user)["currentCount"] == 1
+    assert [gateway.send(user).status for _ in range(2)] == [404, 404]
+    assert own_redis.hash(user) == {}
+
+
+def test_a_hash_with_a_larger_limit_than_the_row_is_dropped_with_what_it_granted(gateway, own_redis, shared_stack):
+    user = gateway.new_user(5, 60)
+    assert gateway.take(user, 1).status == 200
+    shared_stack.database.query("UPDATE rate_limit_store SET rate_limit = 3 WHERE user_id = %s", (user,))
+    assert gateway.take(user, 4).status == 400
+    assert [gateway.take(user, 1).status for _ in range(3)] == [200, 200, 429]
+    assert fields(own_redis, user)["rateLimit"] == 3
+
+
 def test_r9_2_a_refusal_is_answered_while_another_session_holds_the_row(gateway, shared_stack):
     user = gateway.new_user(1)
     gateway.use_up(user)
