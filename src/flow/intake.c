@@ -2,10 +2,15 @@
  * One thread repeats three steps: it fetches messages, applies them in a transaction, and
  * acknowledges them. The transaction recognises repeated messages, so a crash between COMMIT and
  * the acknowledgement is harmless: the bus delivers the messages again and nothing changes. If the
- * store cannot apply the fetched messages, the intake keeps them, retries until the store applies
- * them, and fetches nothing meanwhile. Otherwise each redelivery would bring the messages closer to
- * the bus's limit on deliveries. Even a connected store may refuse messages for a long time: its
- * disk may be full, or another session may have locked a table.
+ * store cannot apply the fetched messages, the intake retries until it does. Even a connected store
+ * may refuse messages for a long time: its disk may be full, or another session may have locked a
+ * table.
+ *
+ * After a second or two of refusals, the intake fetches again. A consumer that does not fetch would
+ * hold up the other members of its group (on Kafka, they wait for it whenever a member joins or
+ * leaves), and the fetch returns the same messages. But on a bus that counts deliveries, the intake
+ * keeps what it has fetched: there, each delivery in vain would bring the messages closer to the
+ * limit.
  *
  * Invariant: a message is acknowledged only after the COMMIT of the transaction in which it was
  * applied, recognised as a repeat, or treated as poison.
@@ -42,6 +47,8 @@ struct intake {
 	struct bus_delivery deliveries[FETCH_MAX];
 	struct intake_item items[FETCH_MAX];
 
+	/* how many of the fetched messages, from the first on, are applied and committed */
+	size_t applied;
 	/* how long the pause after the last failed attempt was; 0 after a successful attempt */
 	int64_t pause_ns;
 	/* the log says that a message can neither be used nor put aside, and no message has been
@@ -116,6 +123,7 @@ static void count_taken(
 	tally_add(&intake->taken, (int64_t)(count - poisoned - repeated));
 }
 
+/* Applies items that follow the applied ones. If it fails, some of these items may be applied. */
 static enum status apply(struct intake *intake, struct intake_item *items, size_t count)
 {
 	size_t repeated = 0;
@@ -127,6 +135,8 @@ static enum status apply(struct intake *intake, struct intake_item *items, size_
 		return isolate(intake, items, count);
 	if (status != STATUS_OK)
 		return status;
+	assert(items == intake->items + intake->applied);
+	intake->applied += count;
 	count_taken(intake, items, count, repeated);
 	intake->config.committed(intake->config.context);
 	return STATUS_OK;
@@ -173,23 +183,40 @@ static void report_refusal(struct intake *intake, size_t count, enum status stat
 	intake->has_logged_refusal = true;
 }
 
-/* Applies the first `count` items, and retries for as long as the store refuses them. Returns false
- * if the intake is stopped first, or if the store refuses an item even as a dead letter. */
-static bool apply_all(struct intake *intake, size_t count)
+static enum status apply_rest(struct intake *intake, size_t count)
 {
-	enum status status = apply(intake, intake->items, count);
-
-	while (status != STATUS_OK && status != STATUS_POISON) {
-		report_refusal(intake, count, status);
-		pause_intake(intake);
-		if (bell_is_stopping(&intake->bell))
-			return false;
-		status = apply(intake, intake->items, count);
-	}
-	return status == STATUS_OK;
+	return apply(intake, intake->items + intake->applied, count - intake->applied);
 }
 
-/* Puts poison aside, then acknowledges all messages. Returns false if one of these steps fails. */
+/* Returns whether the intake should keep the messages that the store refuses, and try again. */
+static bool keeps_trying(const struct intake *intake)
+{
+	return intake->config.bus->counts_deliveries || intake->pause_ns < RETRY_MAX_NS;
+}
+
+/* Applies the first `count` items, and retries while the store refuses them and keeps_trying().
+ * Returns OK, POISON if the store refuses an item even as a dead letter, or the status of the last
+ * refusal. */
+static enum status apply_all(struct intake *intake, size_t count)
+{
+	enum status status;
+
+	intake->applied = 0;
+	status = apply_rest(intake, count);
+	while (status != STATUS_OK && status != STATUS_POISON) {
+		report_refusal(intake, count - intake->applied, status);
+		if (!keeps_trying(intake))
+			break;
+		pause_intake(intake);
+		if (bell_is_stopping(&intake->bell))
+			break;
+		status = apply_rest(intake, count);
+	}
+	return status;
+}
+
+/* Puts the poison among the first `count` messages aside, then acknowledges these messages. Returns
+ * false if one of the steps fails. */
 static bool acknowledge(struct intake *intake, size_t count)
 {
 	if (intake->config.put_aside &&
@@ -213,19 +240,20 @@ static void report_poison(struct intake *intake, size_t count)
 	}
 }
 
-/* Logs the first poison among messages that could not be taken, as the likely reason. Logs nothing
- * if it has logged such a message before and no messages have been taken since then. */
-static void report_stuck_poison(struct intake *intake, size_t count)
+/* Logs the first poison among the items from `first` on, which could not be taken, as the likely
+ * reason. Logs nothing if it has logged such a message before and no messages have been taken since
+ * then. */
+static void report_stuck_poison(struct intake *intake, size_t first, size_t count)
 {
 	const struct intake_item *poison = NULL;
 
-	for (size_t i = 0; i < count && !poison; i++)
+	for (size_t i = first; i < count && !poison; i++)
 		poison = intake->items[i].poison ? &intake->items[i] : NULL;
 	if (!poison || intake->has_logged_poison)
 		return;
 	log_line(LOG_WARN, "intake",
-		"%s: message at %.*s can neither be used (%s) nor put aside yet; it is "
-		"tried again, and later messages may have to wait",
+		"%s: message at %.*s cannot be used (%s) and could not be acknowledged as "
+		"unusable yet; it is tried again, and later messages may have to wait",
 		intake->config.name, (int)poison->delivery->position.len,
 		poison->delivery->position.data, poison->poison);
 	intake->has_logged_poison = true;
@@ -241,10 +269,11 @@ static void note_taken(struct intake *intake)
 }
 
 /* Applies and acknowledges the first `count` messages of intake->deliveries. Returns false if the
- * bus has to deliver these messages again. */
+ * bus has to deliver those messages again that are not acknowledged. */
 static bool take(struct intake *intake, size_t count)
 {
-	bool is_taken;
+	enum status status;
+	bool is_acknowledged;
 
 	for (size_t i = 0; i < count; i++) {
 		bool exhausted = intake->deliveries[i].is_exhausted;
@@ -252,17 +281,21 @@ static bool take(struct intake *intake, size_t count)
 		intake->items[i].delivery = &intake->deliveries[i];
 		intake->items[i].poison = exhausted ? "delivery failed too many times" : NULL;
 	}
-	is_taken = apply_all(intake, count) && acknowledge(intake, count);
-	if (is_taken) {
-		report_poison(intake, count);
+	status = apply_all(intake, count);
+	is_acknowledged = intake->applied == 0 || acknowledge(intake, intake->applied);
+	if (is_acknowledged)
+		report_poison(intake, intake->applied);
+	if (is_acknowledged && status == STATUS_OK) {
 		note_taken(intake);
-	} else if (!bell_is_stopping(&intake->bell)) {
-		report_stuck_poison(intake, count);
+		return true;
 	}
-	return is_taken;
+	if ((!is_acknowledged || status == STATUS_POISON) && !bell_is_stopping(&intake->bell))
+		report_stuck_poison(intake, is_acknowledged ? intake->applied : 0, count);
+	return false;
 }
 
-/* Waits until the store is up, or until the intake is stopped. */
+/* Waits until the store is up, or until the intake is stopped. Called only before the first fetch:
+ * a store also counts as down while only its other sessions fail. */
 static void wait_for_store(struct intake *intake)
 {
 	struct store *store = intake->config.store;
@@ -276,12 +309,11 @@ static void *intake_main(void *argument)
 	struct intake *intake = argument;
 
 	pthread_setname_np(pthread_self(), "intake");
+	wait_for_store(intake);
 	while (!bell_is_stopping(&intake->bell)) {
-		int64_t until_ns;
+		int64_t until_ns = clock_steady_ns(&clock_system) + FETCH_NS;
 		size_t count = 0;
 
-		wait_for_store(intake);
-		until_ns = clock_steady_ns(&clock_system) + FETCH_NS;
 		if (IS_SWITCHED_OFF("intake.fetch")) {
 			bell_wait(&intake->bell, FETCH_NS);
 			continue;

@@ -10,9 +10,9 @@
  *   RERUN, LOCK_BUSY            runs the transaction again at once, a bounded number of times
  *   POISON                      halves the batch until it has found the message that the store
  *                               refuses, and treats that message as poison
- *   STORE_UNAVAILABLE,          keeps the messages and tries again until the store applies them;
- *   OUTCOME_UNKNOWN, and        fetches nothing meanwhile, because a bus may limit how often it
- *   RERUN, LOCK_BUSY too often  delivers a message
+ *   STORE_UNAVAILABLE,          tries again until the store applies the messages, a second or two
+ *   OUTCOME_UNKNOWN, and        without fetching, and without any limit on a bus that counts
+ *   RERUN, LOCK_BUSY too often  deliveries (bus->counts_deliveries)
  *
  * Poison is a message that can never be used. apply() or put_aside() may keep it as a dead letter.
  * Whether they keep it or not, the intake logs it and acknowledges it like any other message.

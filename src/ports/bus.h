@@ -237,8 +237,11 @@ struct bus_ops {
 /* The first member of each adapter's own struct. */
 struct bus {
 	const struct bus_ops *ops;
-	const char *name;       /* the name in /readyz and the metrics, e.g. "gateway-bus" */
-	const char *engine;     /* "local", "kafka", "nats", "rabbitmq" */
+	const char *name;   /* the name in /readyz and the metrics, e.g. "gateway-bus" */
+	const char *engine; /* "local", "kafka", "nats", "rabbitmq" */
+	/* the engine delivers a message only a limited number of times, so a consumer should keep
+	 * messages that it cannot use now, instead of returning and fetching them */
+	bool counts_deliveries;
 	struct latency latency; /* time from a publish until all of its messages have a fate */
 };
 

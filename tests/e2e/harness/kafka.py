@@ -38,6 +38,12 @@ class Kafka(engine.Kafka):
         with contextlib.closing(consumer):
             return consumer.partitions_for_topic(topic) or set()
 
+    def group(self, name):
+        """Returns the state of a consumer group, and how many members it has."""
+        with contextlib.closing(kafka.KafkaAdminClient(bootstrap_servers=self.address)) as admin:
+            (described,) = admin.describe_consumer_groups([name])
+            return described.state, len(described.members)
+
     def write(self, *values, topic=TOPIC, key=None):
         """Writes as a foreign producer would: no headers, no message id."""
         producer = kafka.KafkaProducer(bootstrap_servers=self.address, acks="all", max_request_size=4_000_000)

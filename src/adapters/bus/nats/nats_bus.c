@@ -37,6 +37,7 @@ struct bus *nats_bus_new(
 	bus->base.ops = &bus_ops;
 	bus->base.name = name;
 	bus->base.engine = "nats";
+	bus->base.counts_deliveries = true;
 	bus->url_text = url;
 	bus->declared = channels;
 	bus->channels = qp_calloc(channel_count, sizeof(bus->channels[0]));
