@@ -7,8 +7,7 @@ import subprocess
 
 import pytest
 
-from conftest import PROVE
-
+PROVE = pathlib.Path(__file__).resolve().parents[1] / "prove.py"
 MINUTES, SEED, RATE = 3, 7, 500
 
 
@@ -16,7 +15,7 @@ MINUTES, SEED, RATE = 3, 7, 500
 def test_everything_holds_for_three_minutes(tmp_path):
     build = pathlib.Path(os.environ["QUIPU"]).parent
     done = subprocess.run(
-        [PROVE / "prove.py", "--build", build, "--minutes", str(MINUTES), "--seed", str(SEED), "--rate", str(RATE),
+        [PROVE, "--build", build, "--minutes", str(MINUTES), "--seed", str(SEED), "--rate", str(RATE),
          "--no-recovery", "--report", tmp_path / "report.html"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode == 2 and done.stderr.startswith("prove: "):
