@@ -113,7 +113,8 @@ static bool migrate(struct app *app, char *why)
 static const char *const migrate_flags[] = {
 	OWN_SWITCH "distribute", OWN_SWITCH "dry-run", OWN_SWITCH "json", NULL};
 
-/* Prints each of the statements, which all end with ";\n", as {"sql":"…"}, without that ending. */
+/* Prints each statement as {"sql":"…"}. Every statement in `statements` ends with ";\n"; this
+ * ending is left out. */
 static void print_statements_json(struct app *app, const char *statements)
 {
 	const char *end;
@@ -257,9 +258,9 @@ static bool wants_help(int argc, char **argv)
 }
 
 /*
- * Checks the words after the command. Returns false, after reporting why, if there is a word after
- * a command that takes only the flag --json, or if the first word is a misspelt verb. All other
- * commands check their words themselves.
+ * Checks the words after the command for two mistakes: a word after a command that takes only the
+ * flag --json, and a first word that is a misspelt verb. Reports such a mistake and returns false.
+ * The command itself checks its words for all other mistakes.
  */
 static bool words_fit(const struct command_entry *command, const struct operands *operands)
 {

@@ -1,8 +1,8 @@
 /*
  * The key file holds only the SHA-256 of each secret. A plain digest is enough because `quipu keys
- * new` draws secrets of 256 random bits: they cannot be guessed, and a slow password hash would
- * slow down every request. One wrong line makes the whole file unusable, so that a typing error
- * never leaves a server with half of its keys.
+ * new` draws secrets of 256 random bits: nobody can guess such a secret, and a slow password hash
+ * would slow down every request. One wrong line makes the whole file unusable, so that a typing
+ * error never leaves a server with half of its keys.
  */
 #include "access/api_keys.h"
 
@@ -53,7 +53,7 @@ struct key_ring {
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
-/* The position in the file, for error messages, and the buffer to which they are written. */
+/* Error messages name `file` and `line`, and are written to `why`. */
 struct reading {
 	const char *file;
 	size_t line;

@@ -25,8 +25,9 @@ struct key_ring;
 struct api_key;
 
 /*
- * Reads a file; blocks. On failure returns NULL and writes the reason to `why` (KEYS_WHY_SIZE
- * bytes), with the number of the line if a line is wrong, but never a secret.
+ * Reads a file of API keys; blocks. On failure returns NULL and writes the reason to `why`
+ * (KEYS_WHY_SIZE bytes). If a line is wrong, the reason contains the line number. The reason
+ * never contains a secret.
  */
 QP_MUST_CHECK struct key_ring *key_ring_read(const char *file, char *why);
 void key_ring_free(struct key_ring *ring);
@@ -44,13 +45,13 @@ struct new_key {
 };
 
 /*
- * Creates a key with a random secret. Returns false, with the reason in `why` (KEYS_WHY_SIZE
- * bytes), if `id` or `scopes` ("admin,internal:counts") is not valid.
+ * Creates a key with a random secret. If `id` or `scopes` (such as "admin,internal:counts") is not
+ * valid, returns false and writes the reason to `why` (KEYS_WHY_SIZE bytes).
  */
 QP_MUST_CHECK bool key_make(const char *id, const char *scopes, struct new_key *key, char *why);
 
-/* Returns whether `shown` has the form of an API key (it begins with qk_). The key may be
- * unknown. */
+/* Returns whether `shown` begins with qk_, as every API key does. Does not check whether the server
+ * knows the key. */
 bool key_is_shown(struct slice shown);
 
 /*

@@ -7,9 +7,9 @@ static _Atomic uint64_t *slot_of(struct bad_tokens *tokens, uint64_t address)
 	return &tokens->slots[address % BAD_TOKENS_SLOTS];
 }
 
-/* Returns `slot`, or, if `slot` belongs to an earlier second, a slot of the current second with the
- * count 0. `slot` may belong to a later second if another thread has read the clock after this
- * thread did. */
+/* If `slot` belongs to an earlier second than `now_ns`, returns a slot of the second of `now_ns`
+ * with the count 0. Otherwise returns `slot`, which may even belong to a later second, because
+ * another thread may have read the clock after this thread did. */
 static uint64_t current(uint64_t slot, int64_t now_ns)
 {
 	uint64_t second = (uint64_t)(now_ns / NS_PER_S) << 32;

@@ -1,9 +1,9 @@
 /*
- * Counts bad tokens by the address that sent them. A token is bad if the server had to check its
- * signature before refusing it, even if the signature was right. Checking a signature takes 0.1 ms
- * of a loop's time, so an address may send 100 bad tokens per second. Further tokens from that
- * address are refused without a check until the second is over, except tokens that are known to be
- * valid.
+ * Counts bad tokens by the address that sent them. A token is bad if the server checked its
+ * signature and then refused the token. The signature may even have been right, for example if the
+ * token had expired. Checking a signature takes 0.1 ms of a loop's time, so an address may send
+ * only 100 bad tokens per second. Until that second is over, further tokens from the address are
+ * refused without a check, except tokens that are known to be valid.
  *
  * Addresses whose hashes agree in the last 12 bits share a count. Thread-safe.
  */
@@ -17,7 +17,7 @@
 #define BAD_TOKENS_PER_SECOND 100
 #define BAD_TOKENS_SLOTS 4096
 
-/* All zero means that no bad token has arrived. */
+/* A struct that is all zeros is ready for use: no bad token has arrived yet. */
 struct bad_tokens {
 	_Atomic uint64_t
 		slots[BAD_TOKENS_SLOTS]; /* the second in the upper half, the count in the lower */

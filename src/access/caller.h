@@ -18,7 +18,8 @@ enum access {
 	ACCESS_PUBLIC,       /* nothing */
 	ACCESS_USER,         /* a user's token, or, if the server does not check tokens, an API key
 			      * as for ACCESS_INTERNAL */
-	ACCESS_OWNER,        /* a token of the user in the path, or a key as for ACCESS_INTERNAL */
+	ACCESS_OWNER,        /* a token of the user whose id is in the path, or an API key as for
+			      * ACCESS_INTERNAL */
 	ACCESS_OWNER_STREAM, /* the same as for ACCESS_OWNER; the token may also be in the query,
 			      * because a browser's EventSource cannot send headers */
 };

@@ -86,7 +86,8 @@ void guard_free(struct guard *guard)
 	free(guard);
 }
 
-/* Requires that the caller holds the lock for writing. */
+/* Records that a file was read, and whether its keys have changed. The caller must hold the lock
+ * for writing. */
 static void note_reading(struct guard *guard, bool has_changed)
 {
 	guard->read_us = clock_wall_us(&clock_system);
@@ -136,7 +137,7 @@ bool guard_reload(struct guard *guard, char *why)
 	bool keys, tokens;
 
 	_Static_assert(GUARD_WHY_SIZE == KEYS_WHY_SIZE && GUARD_WHY_SIZE == TOKENS_WHY_SIZE,
-		"all sizes must fit one buffer");
+		"API keys and tokens write their reasons to the guard's buffer");
 	keys = reload_keys(guard, why);
 	tokens = reload_tokens(guard, keys ? why : why_tokens);
 	return keys && tokens;
@@ -150,9 +151,9 @@ uint64_t guard_generation(const struct guard *guard)
 /* ---- checking ---------------------------------------------------------------------------- */
 
 /*
- * Returns the API key or token after "Bearer" or, if there is no Authorization header, the token in
- * the query. Returns {NULL, 0} if the request has neither. An API key in the query is ignored: API
- * keys are long-lived, and browsers and proxies store URLs.
+ * If there is an Authorization header, returns the API key or token after "Bearer". Otherwise
+ * returns the token in the query. Returns {NULL, 0} if the request has neither. An API key in the
+ * query is ignored: API keys are long-lived, and browsers and proxies store URLs.
  */
 static struct slice shown_by(const struct access_question *question)
 {
@@ -217,7 +218,8 @@ static enum status check_key(struct check *check, enum access access)
 
 /* Returns whether token_check() has checked the signature of a token with this fault. Only such
  * tokens count as bad, because only checking a signature is expensive. (TOKEN_MALFORMED can also
- * mean that a correctly signed token has claims that are no JSON object; that is not counted.) */
+ * mean that a correctly signed token has claims that are no JSON object; such a token is not
+ * counted.) */
 static bool was_verified(enum token_fault fault)
 {
 	return fault != TOKEN_GOOD && fault != TOKEN_MALFORMED && fault != TOKEN_OTHER_ALGORITHM;
@@ -370,6 +372,7 @@ void guard_collect(void *context, struct buffer *page)
 	metrics_family(page, "quipu_access_keys", "gauge", "API keys in use.");
 	metrics_sample(page, "quipu_access_keys", "", (int64_t)keys);
 	metrics_family(page, "quipu_access_read_seconds", "gauge",
-		"When the API keys and the key for tokens were last read, in seconds since 1970.");
+		"When a file with API keys or the key for tokens was last read, in seconds since "
+		"1970.");
 	metrics_sample(page, "quipu_access_read_seconds", "", read_us / 1000000);
 }

@@ -65,15 +65,15 @@ QP_MUST_CHECK enum status guard_check(struct guard *guard, struct arena *arena,
 
 /*
  * Returns whether the caller may call the route. Decides like guard_check(), except that it counts
- * no refusals and refuses every request with a user's token. Sets `*name` to the id of the API key
- * that opens the route, allocated from `arena`, or to {NULL, 0} if no API key opens it.
- * Thread-safe.
+ * no refusals, and returns false for a user's token on a route that accepts users' tokens. Sets
+ * `*name` to the id of the API key that opens the route, allocated from `arena`, or to {NULL, 0} if
+ * no API key opens the route. Thread-safe.
  */
 bool guard_would_open(struct guard *guard, struct arena *arena,
 	const struct access_question *question, struct slice *name);
 
 /* A metrics collector, whose context is the guard. Writes the refusals by reason, the number of API
- * keys, and when the files were last read. */
+ * keys, and when a file of the guard was last read. */
 void guard_collect(void *guard, struct buffer *page);
 
 #endif

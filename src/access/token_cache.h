@@ -4,10 +4,11 @@
  * a cached counter by a quarter (HS256) to three quarters (ES256). The cache keeps the SHA-256 of a
  * token, its subject and its expiry, never the token.
  *
- * Memory is bounded: 16384 tokens, about 3 MB; memory pages without tokens are never touched. The
- * cache is divided into sets of TOKEN_CACHE_WAYS tokens. A full set drops its least recently used
- * token, which is verified again if it comes back. Entries are valid only for the key that verified
- * their signatures: a new key requires a new cache.
+ * Memory is bounded: the cache holds up to 16384 tokens, which take about 3 MB. Memory pages
+ * without tokens are never touched. The cache is divided into sets of TOKEN_CACHE_WAYS tokens. A
+ * full set drops its least recently used token; if a client sends that token again, it is verified
+ * again. Entries are valid only for the key that verified their signatures: a new key requires a
+ * new cache.
  *
  * token_cache_find() and token_cache_put() are thread-safe.
  */
@@ -18,8 +19,8 @@
 #include "base/digest.h"
 
 /*
- * How many tokens fit into one set. Tokens whose digests agree in the last 12 of the first 16 bits
- * share a set.
+ * How many tokens fit into one set. The first two bytes of a token's digest, as a big-endian number
+ * modulo the number of sets (4096), choose the token's set.
  */
 #define TOKEN_CACHE_WAYS 4
 

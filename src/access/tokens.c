@@ -82,8 +82,8 @@ static bool is_public_der(struct slice file)
 	return is;
 }
 
-/* Returns whether the secret can be guessed: it consists of few different bytes, or repeats a short
- * text. */
+/* Returns whether the secret can be guessed, because it consists of few different bytes or repeats
+ * a short text. */
 static bool is_trivial(struct slice secret)
 {
 	bool seen[256] = {0};
@@ -201,7 +201,7 @@ static bool is_signed_by_key(
 			    (const unsigned char *)text.data, text.len) == 1;
 
 	EVP_MD_CTX_free(digest);
-	ERR_clear_error(); /* TLS on this thread uses the same queue of errors */
+	ERR_clear_error(); /* otherwise TLS on this thread would take the error for its own */
 	return good;
 }
 
@@ -406,7 +406,7 @@ static bool is_for(const json_t *audience, const char *name)
 	return false;
 }
 
-/* The JSON parser has already checked that the subject is UTF-8. */
+/* Does not check for UTF-8, because the JSON parser has already done so. */
 static bool is_user_id(struct slice subject)
 {
 	return subject.len > 0 && subject.len <= TOKEN_SUBJECT_MAX && !text_has_control(subject);

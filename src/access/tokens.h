@@ -60,7 +60,7 @@ const char *token_fault_text(enum token_fault fault);
 struct token_claims {
 	/* A user id: 1 to TOKEN_SUBJECT_MAX bytes of UTF-8 without control characters. */
 	struct slice subject;
-	int64_t ends_us; /* wall time from which the token is refused: exp plus the leeway */
+	int64_t ends_us; /* the token is refused from this wall time on: exp plus the leeway */
 };
 
 /*

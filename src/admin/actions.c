@@ -1,7 +1,8 @@
 /*
  * For a request, a page is read from each service, one service after another, and the pages are
- * merged into one. The merged page never ends between two records with the same time and id, so the
- * time and id of its last record are enough to find the next page.
+ * merged into one. Records from different databases may have the same time and id. The merged page
+ * never ends between two such records, so the time and id of its last record are enough to find the
+ * next page.
  */
 #include "admin/actions.h"
 
@@ -194,8 +195,8 @@ static void ask(struct request *request, struct collection *collection, size_t i
 	struct action_lookup *lookup = arena_new(&request->arena, struct action_lookup);
 
 	lookup->read.command.type = &action_lookup_type;
-	/* enough for a page: about a hundred records, each with a `detail` of at most 1 KiB, which
-	 * JSON escapes can expand to 6 KiB */
+	/* enough for a page of about a hundred records: the `detail` of a record has at most
+	 * 1 KiB, or 6 KiB if JSON must escape every byte */
 	lookup->read.command.answer_max = ANSWER_LIST_MAX;
 	lookup->read.look_up = look_up;
 	lookup->collection = collection;

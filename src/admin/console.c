@@ -153,8 +153,8 @@ static void *console_main(void *argument)
 	pthread_setname_np(pthread_self(), "console");
 	arena_init(&arena, ARENA_SIZE);
 	/* Versions begin at the current time, so that they are greater than all versions of the
-	 * previous process: a browser that reconnects with the version of the last snapshot it has
-	 * received still gets the first snapshot of this process. */
+	 * previous process. A browser that reconnects names the version of the last snapshot that
+	 * it has received, and gets only snapshots with greater versions. */
 	console->version = clock_wall_us(&clock_system);
 	while (!bell_is_stopping(&console->bell)) {
 		if (hub_wants(console->hub, KEY)) {
@@ -167,8 +167,8 @@ static void *console_main(void *argument)
 	return NULL;
 }
 
-/* The hub sends the last snapshot to a new viewer at once. The hub has no snapshot for the first
- * viewer, so for this viewer the function wakes the thread that takes snapshots. */
+/* The hub sends its last snapshot to a new viewer at once. When the first viewer arrives, the hub
+ * has no snapshot yet, so this function wakes the thread that takes snapshots. */
 static void get_stream(void *context, struct request *request)
 {
 	struct console *console = context;

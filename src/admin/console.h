@@ -23,8 +23,8 @@ struct console_config {
 	/* Everything that the members of this struct point to must outlive the console. */
 	const struct metrics *metrics;
 	const struct router *router;
-	/* points to the program's pointer to the guard, because the guard is created later; that
-	 * pointer is NULL if callers are not checked */
+	/* points to the program's pointer to the guard, because the guard is created later; the
+	 * program's pointer is NULL if callers are not checked */
 	struct guard *const *guard;
 	const char *roles; /* as in --roles */
 };
@@ -37,8 +37,8 @@ struct console *console_new(const struct console_config *config, struct router *
 /* Starts the thread that takes the snapshots. */
 void console_start(struct console *console);
 
-/* Ends the thread, if it was started. Must be called before anything is freed whose metrics the
- * thread collects. */
+/* Ends the thread, if it was started. The thread collects the metrics of the whole program, so call
+ * this function before you free anything that has metrics. */
 void console_stop(struct console *console);
 
 /* Must be called after console_stop() and server_free(). */

@@ -185,8 +185,8 @@ static void add_to_total(struct total *total, const struct sample *sample)
 		total->count += sample->value;
 }
 
-/* Leaves out buckets that count nothing beyond the previous bucket. Buckets are cumulative, so
- * nothing is lost. */
+/* Leaves out every bucket whose count equals the count of the previous bucket. Nothing is lost,
+ * because a bucket's count includes the counts of all smaller buckets. */
 static void write_total(struct buffer *json, const struct total *total)
 {
 	double before = 0;
@@ -218,9 +218,9 @@ static bool is_bucket(struct slice name)
 	return name.len > len && memcmp(name.data + name.len - len, "_bucket", len) == 0;
 }
 
-/* Returns whether the array "samples" of a snapshot contains this sample. The array leaves out the
- * buckets of every histogram; the durations of requests entirely, because every route has such a
- * histogram; and zeros, except for dependencies, where 0 means that the dependency is down. */
+/* Returns whether the array "samples" of a snapshot contains this sample. The array has no buckets
+ * of histograms, and nothing about the durations of requests, which are one histogram per route. It
+ * has no zeros, except where 0 means that a dependency is down. */
 static bool is_shown(const struct sample *sample)
 {
 	if (is_bucket(sample->name) ||

@@ -8,9 +8,9 @@
  *
  * Requests are summed by role and status class. Each of the three histograms is a sum over all
  * lanes or routes. "samples" has every sample of the page except numbers of requests, durations of
- * requests, buckets of histograms, and zeros. A zero stays only if it means that a dependency is
- * down. The console computes rates and percentiles from the difference between two snapshots, so
- * the server need not remember the last snapshot.
+ * requests, buckets of histograms, and zeros. The only zeros in "samples" are those that mean that
+ * a dependency is down. The console computes rates and percentiles from the difference between two
+ * snapshots, so the server need not remember the last snapshot.
  */
 #ifndef QUIPU_ADMIN_CONSOLE_SNAPSHOT_H
 #define QUIPU_ADMIN_CONSOLE_SNAPSHOT_H

@@ -177,8 +177,8 @@ static enum status look_up_letter(struct read *read, struct session *session, st
 	return STATUS_OK;
 }
 
-/* Creates a lookup for the kind that the path names. Returns NULL after refusing an unknown
- * kind. */
+/* Creates a lookup for the kind that the path names. If the kind is unknown, answers the request
+ * and returns NULL. */
 static struct letter_lookup *new_lookup(const struct dead_letter_kinds *kinds, struct input *input)
 {
 	struct request *request = input->request;
@@ -224,13 +224,13 @@ static void get_letter(void *context, struct request *request)
 
 /* ---- kinds ------------------------------------------------------------------------------- */
 
-/* A count of the letters of one kind. The kinds are counted one after another, each in the lanes of
- * its service. */
+/* The command that counts the letters of one kind, in the lanes of the kind's service. Such
+ * commands run for one kind after another. */
 struct kind_count {
 	struct read read;
 	const struct dead_letter_kinds *kinds;
-	size_t index;     /* the kind that is being counted */
-	int64_t *waiting; /* the number of letters of each kind; shared by all counts */
+	size_t index;     /* the kind whose letters this command counts */
+	int64_t *waiting; /* the number of letters of each kind; shared by all these commands */
 };
 
 static const struct command_type kind_count_type = {"kind_count", false};
@@ -317,7 +317,7 @@ struct operator_action {
 	enum dead_letter_action action;
 	struct slice why;
 	struct slice who;
-	int64_t since_us; /* for a resend: resend events published since this time */
+	int64_t since_us; /* for a resend: only events published since this time are resent */
 };
 
 static const struct command_type operator_action_type = {"operator_action", true};
@@ -342,8 +342,8 @@ static struct answer answer_resolved(const struct operator_action *action)
 }
 
 /*
- * Makes the service apply the payload of a letter again. Answers the write if the letter does not
- * exist or its payload still cannot be read.
+ * Makes the service apply the payload of a letter again. If the letter does not exist, or if its
+ * payload still cannot be read, answers the write. Otherwise the caller must answer the write.
  */
 static enum status take_again(
 	struct operator_action *action, struct session *session, struct arena *arena)
@@ -395,8 +395,8 @@ static enum status decide_letter(struct write *write, struct session *session, s
 	return status;
 }
 
-/* Creates an action for the kind that the path names. Returns NULL after refusing an unknown
- * kind. */
+/* Creates an action for the kind that the path names. If the kind is unknown, answers the request
+ * and returns NULL. */
 static struct operator_action *new_action(
 	const struct dead_letter_kinds *kinds, struct request *request)
 {
@@ -409,7 +409,7 @@ static struct operator_action *new_action(
 }
 
 /* Creates an action for the letter that the path names, and reads the request's body into `input`.
- * Returns NULL after refusing an unknown kind. */
+ * If the kind of the letter is unknown, answers the request and returns NULL. */
 static struct operator_action *new_letter_action(
 	const struct dead_letter_kinds *kinds, struct input *input, enum dead_letter_action verb)
 {

@@ -9,7 +9,8 @@
  * Joins OpenAPI documents: their `paths`, their `tags` and the members of their `components`. The
  * version is the program's; everything else comes from the first document. If `checks_tokens` is
  * true, parameters marked `x-replaced-by-token` become optional. The caller frees the result's text
- * with free(). Aborts if a document is not JSON, because documents are embedded in the binary.
+ * with free(). Aborts if a document is not JSON: documents are embedded in the binary, so only a
+ * faulty build can contain such a document.
  */
 struct slice openapi_join(const char *const *documents, size_t count, bool checks_tokens);
 

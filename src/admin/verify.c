@@ -116,8 +116,8 @@ void verify_finish(struct verify_page *page, struct slice first, struct slice se
 	buffer_add(&page->position, second);
 }
 
-/* Reads the key in a cursor into `rows`. A key ends with up to two numbers; the member of `rows`
- * for an absent number stays unchanged. Returns false if a number cannot be read. */
+/* Reads the key in a cursor into `rows`. A key ends with up to two numbers. If a number is absent,
+ * its member of `rows` stays unchanged. Returns false if a number cannot be read. */
 static bool read_position(struct slice position, struct row_page *rows)
 {
 	rows->after[0] = slice_cut(&position, KEY_SEPARATOR);
@@ -129,8 +129,8 @@ static bool read_position(struct slice position, struct row_page *rows)
 
 /*
  * Reads a cursor such as "outbox:7d44…" or, if the verifier has only one part, "7d44…". Returns the
- * part and sets the position in `rows`, or returns NULL if this verifier cannot have written the
- * cursor.
+ * part and sets the position in `rows`. If this verifier cannot have written the cursor, returns
+ * NULL.
  */
 static const struct verify_part *read_cursor(
 	const struct verifier *verifier, struct slice cursor, struct row_page *rows)

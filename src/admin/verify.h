@@ -5,9 +5,9 @@
  * supplies a struct verifier, whose parts are the tables to check, one after another.
  *
  * Verification runs while requests are served, in the read lane of the service and outside write
- * transactions. Therefore a part may report a difference only if one snapshot of the rows proves
- * the difference, or if no write that commits after the part's first read could remove the
- * difference. A page reads about `limit` rows through an index.
+ * transactions, so a write may commit between two reads of a part. Therefore a part may report a
+ * difference only if a single snapshot of the rows proves the difference, or if no such write could
+ * remove the difference. A page reads about `limit` rows through an index.
  */
 #ifndef QUIPU_ADMIN_VERIFY_H
 #define QUIPU_ADMIN_VERIFY_H
@@ -18,8 +18,7 @@
 
 #define VERIFIERS_MAX 8
 
-/* The largest difference to expect between the clocks of two processes, or of a database and its
- * replacement. */
+/* How far the clocks of two processes, or of a database and its replacement, may be apart. */
 #define VERIFY_SKEW_US (5 * 60 * 1000000LL)
 
 struct verify_page {
@@ -43,8 +42,8 @@ struct verify_part {
 
 struct verifier {
 	const char *name; /* the name in the route and on the command line: "counts" */
-	/* the name of a second member of each answer, with the same value as the member "checked";
-	 * NULL for no such member */
+	/* Each answer has a member "checked". If this name is not NULL, the answer also has a
+	 * member of this name with the same value. */
 	const char *counted_as;
 	const struct verify_part *parts;
 	size_t part_count;
@@ -82,8 +81,8 @@ QP_MUST_CHECK enum status verify_look(const struct verify_request *request, stru
 
 /*
  * Reports a difference in the row `id`. `what` is a word by which programs recognize the kind of
- * difference, so it never changes. `format` writes a sentence for people, which begins with the
- * name of the row.
+ * difference; once released, the word never changes. `format` writes a sentence for people, which
+ * begins with the name of the row.
  */
 void verify_differ(struct verify_page *page, struct slice id, const char *what, const char *format,
 	...) QP_PRINTF(4, 5);

@@ -14,8 +14,8 @@ struct verify_claims {
 	const char *busy;
 	const char *done;
 	const char *done_at; /* the column with the time at which a row was done */
-	/* how many attempts a row may have; 0 for no limit, as in an outbox, which retries for as
-	 * long as an outage lasts */
+	/* how many attempts a row may have; 0 for no limit, as in an outbox, whose relay retries
+	 * for as long as an outage lasts */
 	int32_t attempts_max;
 };
 

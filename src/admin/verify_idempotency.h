@@ -11,8 +11,8 @@ struct verify_idempotency {
 	/* A method and the start of a route. Only Idempotency-Keys whose scopes begin with this
 	 * text are checked. */
 	const char *prefix;
-	/* true if Idempotency-Keys may be pending, because the service has effects outside the
-	 * store */
+	/* true if the service has effects outside the store: an Idempotency-Key is then pending
+	 * until the outcome of its effect is stored */
 	bool may_wait;
 	bool notes_number; /* true if the note of a pending Idempotency-Key must be a number */
 

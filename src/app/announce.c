@@ -22,7 +22,7 @@ static void write_roles(const struct app *app, struct buffer *out)
 	}
 }
 
-/* Names each store, bus and cache with its engine, as /readyz does. */
+/* Writes the name and the engine of each store, bus and cache that /readyz lists. */
 static void write_engines(const struct app *app, struct buffer *out)
 {
 	for (size_t i = 0; i < app->health.dependency_count; i++) {
@@ -41,7 +41,8 @@ static void write_address(const struct app *app, struct buffer *out)
 static void print_for_people(
 	const struct app *app, struct slice address, struct slice roles, struct slice engines)
 {
-	/* there may be a folder from an earlier start with other stores */
+	/* without the lock, this process uses no data folder, although a folder may exist from an
+	 * earlier start with other stores */
 	char *data = app->data_lock >= 0 ? realpath(app->settings.data, NULL) : NULL;
 
 	printf("  data     %s (%.*s)\n", data ? data : "on servers only", (int)engines.len,

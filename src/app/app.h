@@ -187,7 +187,7 @@ bool moved_read(const char *data, struct moved *moved);
  * sentence in `why`. */
 QP_MUST_CHECK bool moved_write(const char *data, const struct moved *moved, char *why);
 
-/* Writes to `why` what the user can do about a folder with this mark. */
+/* Writes to `why` what the mark means and what the user can do about the folder. */
 void moved_explain(const char *data, const struct moved *moved, char *why);
 
 /* ---- copy.c ---- */
@@ -203,7 +203,7 @@ int copy_run(const struct settings *settings, const struct operands *operands);
 struct lane_set *app_start_lanes(
 	struct app *app, const struct lane_service *service, struct store *store);
 
-/* Start a relay or an intake. It is stopped and freed when the program ends. */
+/* Start a relay or an intake, which is stopped and freed when the program ends. */
 void app_start_relay(struct app *app, const struct relay_config *config);
 void app_start_intake(struct app *app, const struct intake_config *config);
 
@@ -212,7 +212,8 @@ void app_start_intake(struct app *app, const struct intake_config *config);
 void app_add_worker(struct app *app, void (*stop)(void *thing), void *thing);
 void app_add_chore(struct app *app, const struct chore *chore);
 
-/* Registers a notifier as a worker, to be freed after the workers that were added before it. */
+/* Registers a notifier as a worker. The notifier is freed after all workers that were added before
+ * it. */
 void app_add_notifier(struct app *app, struct notifier *notifier);
 
 /* Creates the router with the routes of all roles that the process plays. Also creates the structs

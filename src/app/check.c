@@ -63,7 +63,7 @@ static bool check_store_url(const struct app *app, const char *own, char *why)
 	if (store_engine_find(url))
 		return true;
 	snprintf(why, OPTIONS_WHY_SIZE,
-		"the URL of a store must be sqlite: or begin with postgres://");
+		"the URL of a store must be \"sqlite:\" or begin with postgres://");
 	return false;
 }
 
@@ -136,16 +136,16 @@ static bool check_bus(const struct app *app, const struct bus_check *bus, char *
 
 	if (!engine)
 		snprintf(why, OPTIONS_WHY_SIZE,
-			"--%s must be local:, or a kafka://, nats:// or amqp:// URL; this value is "
-			"not one of them",
+			"--%s must be \"local:\" or a kafka://, nats:// or amqp:// URL; this "
+			"value is not one of them",
 			bus->option);
 	else if (!engine->has_file && !url_has_host(bus->url))
 		snprintf(why, OPTIONS_WHY_SIZE,
 			"--%s has no host after ://; write host or host:port", bus->option);
 	else if (engine->has_file && app_plays(app, bus->from) != app_plays(app, bus->to))
 		snprintf(why, OPTIONS_WHY_SIZE,
-			"--%s can be local: only if the roles %s run in one process", bus->option,
-			bus->ends);
+			"--%s can be \"local:\" only if the roles %s run in one process",
+			bus->option, bus->ends);
 	else
 		return true;
 	return false;
@@ -169,8 +169,8 @@ static bool check_buses(const struct app *app, char *why)
 	return true;
 }
 
-/* Checks the value `channel` of an option that says where notifications or SMS are sent. The
- * value must equal `plain` ("log" or "console"), or be webhook: followed by a URL. */
+/* Checks `channel`, the value of the option that says where notifications or SMS are sent. The
+ * value must be either `plain` ("log" or "console"), or "webhook:" followed by a URL. */
 static bool check_notifier(const char *option, const char *channel, const char *plain, char *why)
 {
 	const char *problem;
@@ -198,7 +198,7 @@ static bool check_channels(const struct settings *settings, char *why)
 		settings->notify_timeout_us + NOTIFIER_SLACK_NS / NS_PER_US)
 		return true;
 	snprintf(why, OPTIONS_WHY_SIZE,
-		"--notify-lease must be at least 1 s longer than --notify-timeout, or two "
+		"--notify-lease must be at least 1 s longer than --notify-timeout; otherwise two "
 		"processes could send the same notification");
 	return false;
 }

@@ -56,7 +56,7 @@ struct copy {
 	const char *url;
 	bool json;
 	char why[OPTIONS_WHY_SIZE];
-	bool is_explained;    /* `why` already says what to do about the mark of the folder */
+	bool is_explained;    /* `why` already says what the user can do about the folder's mark */
 	bool must_start_over; /* continuing the copy would fail in the same way */
 	struct moved moved;
 	struct copy_file files[FILES_MAX];
@@ -177,8 +177,8 @@ static bool open_file(struct copy *copy, const char *name)
 	return true;
 }
 
-/* Opens the file if it belongs to a store. Refuses the file of a bus if messages still wait in it,
- * and every other database file. */
+/* Opens the file if it belongs to a store. If it belongs to a bus, returns false if messages still
+ * wait in it. Returns false for every other database file. Ignores files that are no databases. */
 static bool take_file(struct copy *copy, const char *name)
 {
 	if (is_one_of(bus_files, name))
@@ -305,8 +305,8 @@ static bool find(struct copy *copy, bool *has_begun, bool *is_done)
 		copy->target, copy->moved.copy_id, has_begun, is_done, copy->why, OPTIONS_WHY_SIZE);
 }
 
-/* Begins the copy, or continues it. If the copy is already complete, sets `is_done` and does not
- * take the lock, which would keep servers out. */
+/* Begins the copy, or continues it. Sets `is_done` if the copy is already complete. Looks for a
+ * complete copy before taking the lock, because the lock would keep servers out. */
 static bool start(struct copy *copy, bool *is_done)
 {
 	bool has_begun;
@@ -391,8 +391,9 @@ static bool copy_tables(struct copy *copy)
 
 /* ---- verifying --------------------------------------------------------------------------- */
 
-/* Appends a value in the form that the SQL of postgres_table_plan.c hashes: "5:hello" for the text
- * hello, a blob in hex after the number of its hex digits, and "-" for NULL. */
+/* Appends a value in the form that the SQL of postgres_table_plan.c hashes. A text or number is
+ * written after its length ("5:hello"), a blob in hex after the number of hex digits ("4:00ff"),
+ * and NULL as "-". */
 static void write_cell(struct buffer *out, const struct cell *cell)
 {
 	static const char digits[] = "0123456789abcdef";
@@ -591,9 +592,9 @@ static int report(const struct copy *copy)
 	if (copy->is_explained || !moved_read(data, &mark))
 		return report_failure(EXIT_FAILURE, "%s", copy->why);
 	return report_failure(EXIT_FAILURE,
-		"%s. Until the copy is complete, no server can start on the folder, because "
-		"%s/moved exists, and no server can start on the database. %s, delete %s/moved; a "
-		"new copy then needs an empty database",
+		"%s. Until the copy is complete, no server can start on the database, and no "
+		"server can start on the folder while %s/moved exists. %s, delete %s/moved; a new "
+		"copy then needs an empty database",
 		copy->why, data,
 		copy->must_start_over
 			? "To start over, or to use the folder again"

@@ -34,8 +34,8 @@ static int wait_for_signal(const sigset_t *signals, int64_t until_ns)
 	return received > 0 ? received : 0;
 }
 
-/* Returns true as soon as a signal to stop arrives, or false at the monotonic time `until_ns`. On
- * SIGHUP, reads the files again and keeps waiting. */
+/* Waits for a signal to stop. Returns true as soon as it arrives, or false if none has arrived by
+ * the monotonic time `until_ns`. On SIGHUP, reads the files again and keeps waiting. */
 static bool is_told_to_stop(struct app *app, const sigset_t *signals, int64_t until_ns)
 {
 	int received;
@@ -73,7 +73,7 @@ static void stay_open(struct app *app, const sigset_t *signals)
 			"another signal: not waiting for the rest of --drain-delay");
 }
 
-/* Waits until all requests are answered and returns true. Returns false after --drain-timeout or
+/* Returns true as soon as all requests are answered. Returns false after --drain-timeout or after
  * another signal. */
 static bool wait_for_requests(struct app *app, const sigset_t *signals)
 {

@@ -35,8 +35,9 @@ struct bus_plan {
 
 /*
  * `scheme` is either the engine's only URL, such as "local:", or the beginning of all its URLs,
- * such as "kafka://". If `has_file` is true, create() gets the path of the plan's file in the data
- * folder, otherwise NULL. create() never fails; the caller frees the store or bus that it returns.
+ * such as "kafka://". If `has_file` is true, `path` is the path of the plan's file in the data
+ * folder; otherwise `path` is NULL. create() never fails. The caller frees the store or bus that
+ * create() returns.
  */
 struct store_engine {
 	const char *scheme;

@@ -1,7 +1,7 @@
 /*
  * Reads the files with the API keys, the key for users' tokens, the certificate and the secrets
- * that sign webhooks, at start and again on SIGHUP. If a file cannot be used, the program does not
- * start; a running server keeps using the file's previous contents.
+ * that sign webhooks, at start and again on SIGHUP. If a file cannot be used at start, the program
+ * ends. If a file cannot be used on SIGHUP, the server keeps using the file's previous contents.
  */
 #include <stdlib.h>
 

@@ -27,7 +27,7 @@ bool moved_read(const char *data, struct moved *moved)
 		return false;
 	text[len > 0 ? len : 0] = '\0';
 	memset(moved, 0, sizeof(*moved));
-	/* Even a file that cannot be parsed keeps servers out: it marks an unknown copy. */
+	/* A file that cannot be parsed stands for an unknown copy, and keeps servers out too. */
 	if (sscanf(text, "%15s %36s %255[^\n]", state, moved->copy_id, moved->to) < 3)
 		snprintf(moved->to, sizeof(moved->to), "an unknown database");
 	moved->is_finished = strcmp(state, "moved") == 0;
@@ -81,8 +81,8 @@ void moved_explain(const char *data, const struct moved *moved, char *why)
 			data, moved->to, data);
 	else
 		snprintf(why, OPTIONS_WHY_SIZE,
-			"the copy of %s to %s is not finished: run quipu copy again. To abandon it "
-			"and use this folder, delete %s/" FILE_NAME
+			"the copy of %s to %s is not finished: run quipu copy again. To abandon "
+			"the copy and use this folder, delete %s/" FILE_NAME
 			"; a new copy will then need an empty database",
 			data, moved->to, data);
 }

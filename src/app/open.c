@@ -51,8 +51,8 @@ bool app_lock_data(struct app *app, char *why)
 }
 
 /* Creates and locks the data folder. Returns the path of the file `name` in that folder; the text
- * stays valid until the program ends. Returns NULL with the reason in `why` on failure, or if the
- * data was moved to another store. */
+ * stays valid until the program ends. On failure, or if the data was moved to another store,
+ * returns NULL with the reason in `why`. */
 static const char *data_file(struct app *app, const char *name, char *why)
 {
 	char *path = arena_alloc(&app->arena, PATH_MAX);

@@ -133,8 +133,8 @@ static size_t loop_count(const struct settings *settings)
 	return cores > 0 ? (size_t)cores : 1;
 }
 
-/* Returns how many connections are possible, at most `wanted`. Each connection needs a file
- * descriptor, and stores, buses and the log need some as well. */
+/* Returns `wanted`, or a smaller number of connections if the process may not open enough files:
+ * each connection needs a file descriptor, and stores, buses and the log need some as well. */
 static size_t connections_max(size_t wanted)
 {
 	struct rlimit limit;
@@ -302,7 +302,8 @@ static void raise_file_limit(void)
 	}
 }
 
-/* Called before any other thread starts, so that only the main thread receives signals. */
+/* Called before any other thread starts: threads inherit the blocked signals, so only the main
+ * thread receives them, by waiting for them. */
 static void block_signals(sigset_t *signals)
 {
 	sigemptyset(signals);
@@ -370,8 +371,9 @@ static void release(struct app *app)
 	log_line(LOG_INFO, "main", "stopped");
 }
 
-/* Closes the stores, buses and cache that have been opened so far, because the threads of client
- * libraries must have ended before exit() tears the libraries down. */
+/* Prints why the server cannot start. Closes the stores, buses and cache that are open, because the
+ * threads of client libraries must have ended before exit() tears the libraries down. Returns the
+ * exit status of the program. */
 static int refuse_start(struct app *app, const char *why)
 {
 	fprintf(stderr, "quipu: %s\n", why);

@@ -3,8 +3,9 @@
  * batch has an arena. An arena has no lock: only the thread that currently owns the request or
  * batch may use it.
  *
- * Running out of memory aborts with a message. Everything that a client can make large (bodies,
- * lanes, connections) is bounded before it reaches an arena.
+ * If memory runs out, the process aborts with a message. To keep clients from causing that,
+ * everything that a client can make large (bodies, lanes, connections) is bounded before it reaches
+ * an arena.
  */
 #ifndef QUIPU_BASE_ARENA_H
 #define QUIPU_BASE_ARENA_H
@@ -46,7 +47,7 @@ void *arena_calloc(struct arena *arena, size_t count, size_t size);
  */
 void *arena_grow(struct arena *arena, void *old, size_t old_size, size_t size);
 
-/* Returns a copy of `from`, followed by a NUL that `len` does not include. */
+/* Returns a copy of `from`, followed by a NUL that the returned slice does not include. */
 struct slice arena_copy(struct arena *arena, struct slice from);
 
 /*

@@ -1,7 +1,8 @@
 /*
- * Appending to a buffer doubles its block when it is full; the arena extends the block in place if
- * nothing else was allocated after it, which is the usual case while one body is written. Numbers
- * and times, which nearly every answer contains, are written digit by digit and without printf().
+ * When the block of a buffer is full, the next append doubles the block. The arena extends the
+ * block in place if nothing was allocated after the block; that is the usual case while one body is
+ * written. Numbers and times, which nearly every answer contains, are written digit by digit and
+ * without printf().
  *
  * Invariant: `data` has room for `size` bytes, of which `len` are written. The text is not
  * terminated by a NUL.

@@ -32,7 +32,8 @@ static inline int64_t clock_steady_ns(const struct clock *clock)
 
 /*
  * Returns by how much a test has shifted wall time in this process (QUIPU_TEST_CLOCK_OFFSET), or 0
- * in release builds. Adapters add this offset to the clock of their engine.
+ * in release builds. An adapter whose engine has a clock of its own adds the same offset to that
+ * clock.
  */
 int64_t clock_test_offset_us(void);
 

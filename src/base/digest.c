@@ -76,7 +76,8 @@ void digest_sha1(struct slice first, struct slice second, unsigned char out[SHA1
 
 #define BLOCK_SIZE 64
 
-/* Hashes the block, with each byte XORed with `pad`, followed by the parts. */
+/* Writes the SHA-256 of two things in a row to `out`: `block`, with each byte XORed with `pad`, and
+ * the concatenated `parts`. */
 static void hash_padded(const unsigned char block[BLOCK_SIZE], unsigned char pad,
 	const struct slice *parts, size_t count, unsigned char out[SHA256_SIZE])
 {
@@ -93,7 +94,7 @@ static void hash_padded(const unsigned char block[BLOCK_SIZE], unsigned char pad
 	explicit_bzero(padded, sizeof(padded));
 }
 
-/* HMAC as in RFC 2104, on SHA-256. */
+/* Computes the HMAC of RFC 2104, with SHA-256 as the hash. */
 void digest_hmac_sha256(
 	struct slice key, const struct slice *parts, size_t count, unsigned char out[SHA256_SIZE])
 {

@@ -34,7 +34,8 @@ static enum action action_of(struct slice word)
 	return slice_is(word, "kill") ? ACTION_KILL : ACTION_STOP;
 }
 
-/* open() blocks until the test opens the FIFO, and read() blocks until the test closes it. */
+/* Holds the calling thread: open() blocks until the test opens the FIFO, and read() blocks until
+ * the test closes the FIFO. */
 static void hold(void)
 {
 	char byte;

@@ -9,8 +9,8 @@
 #include "base/status.h"
 
 /* Reads up to `size` bytes from the start of a file. Returns how many bytes it has read, or -1 with
- * errno set. The bytes may be a secret, so the function reads without a buffer that would keep a
- * copy of them. */
+ * errno set. The bytes may be a secret, so the function turns off the buffer of stdio, which would
+ * keep a copy of the bytes. */
 QP_MUST_CHECK ssize_t file_read_start(const char *path, char *bytes, size_t size);
 
 /* Returns whether every user of the machine may write to the file. */

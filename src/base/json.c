@@ -1,8 +1,8 @@
 /*
  * jansson refuses a whole text because of one number that it cannot hold. So a first pass over the
- * text, which also measures its depth, looks for such numbers. If it finds any, a second pass
- * replaces them before jansson sees the text. Each replacement is a real of the same length, so
- * positions in error messages stay right.
+ * text looks for such numbers; it also measures how deep the text is nested. If there are such
+ * numbers, a second pass replaces them before jansson sees the text. Each replacement is a real of
+ * the same length, so positions in error messages stay right.
  */
 #include "base/json.h"
 
@@ -52,7 +52,7 @@ static struct slice from(struct slice text, size_t at)
 	return slice_make(text.data + at, text.len - at);
 }
 
-/* Returns the position after the end of the string that contains `at`. */
+/* Returns the position just after the closing quote of the string that contains position `at`. */
 static size_t skip_string(struct slice text, size_t at)
 {
 	while (at < text.len && text.data[at] != '"')
@@ -193,7 +193,7 @@ static struct slice rephrase(struct slice text)
 	return text;
 }
 
-/* Returns how many characters a token in single quotes has. */
+/* Returns how many UTF-8 characters `quoted` has between its single quotes. */
 static int quoted_len(const char *quoted)
 {
 	const char *end = quoted + strlen(quoted) - 1;

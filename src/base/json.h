@@ -28,9 +28,10 @@
 QP_MUST_CHECK json_t *json_parse_object(struct slice text, char *why);
 
 /*
- * Parses an event from a broker like json_parse_object(), but less strictly, because the event may
- * have members that this program does not read. It may be nested as deep as jansson allows (2048),
- * may have \u0000 in strings, and may have duplicate members, of which the last counts.
+ * Parses an event from a broker. Works like json_parse_object(), but is less strict, because the
+ * event may have members that this program does not read. The event may be nested as deep as
+ * jansson allows (2048), may have \u0000 in strings, and may have duplicate members, of which the
+ * last counts.
  */
 QP_MUST_CHECK json_t *json_parse_event(struct slice text, char *why);
 

@@ -1,14 +1,15 @@
 /*
- * For every value, the digest gets a letter for its type, its length if it has one, and its
- * contents. So different values never add the same bytes. Canonical JSON (RFC 8785) would not
- * be suitable for hashing, because it does not keep integers above 2^53 exact.
+ * Every value adds to the digest a letter for the type of the value, the length of the value if it
+ * has one, and its contents. So different values never add the same bytes. Canonical JSON (RFC
+ * 8785) would not be suitable for hashing, because it does not keep integers above 2^53 exact.
  */
 #include "base/json_digest.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* Below this value, doubles without a fraction are exact integers. */
+/* 2^53. Below it, a double without a fraction stands for exactly one integer and is hashed as that
+ * integer. From 2^53 on, several integers share one double. */
 #define EXACT_MAX 9007199254740992.0
 
 static void add_letter(struct digest *digest, char letter)
@@ -16,7 +17,7 @@ static void add_letter(struct digest *digest, char letter)
 	digest_add(digest, slice_make(&letter, 1));
 }
 
-/* Adds the letter of a type and 64 bits: a number, or a length. */
+/* Adds the letter of a type and the 64 bits at `bits`, which are a number or a length. */
 static void add_bits(struct digest *digest, char letter, const void *bits)
 {
 	char text[1 + sizeof(uint64_t)] = {letter};

@@ -1,7 +1,7 @@
 /*
  * Metrics for Prometheus. A module embeds its tallies and histograms, which are plain atomics. The
- * registry knows only collectors: functions that append a module's samples when a page is
- * requested. So counting never takes a lock.
+ * registry knows only collectors: functions that append a module's samples to the page of metrics
+ * when somebody requests the page. So counting never takes a lock.
  */
 #ifndef QUIPU_BASE_METRICS_H
 #define QUIPU_BASE_METRICS_H
@@ -48,7 +48,7 @@ static inline void latency_add(struct latency *latency, int64_t duration_ns)
 #define HISTOGRAM_BUCKETS 16
 
 /* The upper bounds of the buckets, ascending, and the factor that converts their unit to the unit
- * on the page (1e-9 for nanoseconds). */
+ * on the page of metrics (1e-9 from nanoseconds to seconds). */
 struct histogram_shape {
 	int64_t bounds[HISTOGRAM_BUCKETS];
 	double scale;
@@ -79,11 +79,12 @@ void metrics_sample(struct buffer *page, const char *name, const char *labels, i
 void metrics_histogram(struct buffer *page, const char *name, const char *labels,
 	const struct histogram *histogram);
 
-/* Writes a sum in seconds and a count: a summary without quantiles. */
+/* Appends `latency` as a summary without quantiles: the total time in seconds, and the count. */
 void metrics_latency(
 	struct buffer *page, const char *name, const char *labels, const struct latency *latency);
 
-/* Appends a label value with the escapes that the text format requires, without quotes. */
+/* Appends a label value with the escapes that the text format of Prometheus requires, but without
+ * quotes. */
 void metrics_label_value(struct buffer *labels, struct slice value);
 
 #define METRICS_COLLECTORS 32

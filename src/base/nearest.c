@@ -34,7 +34,8 @@ static size_t least(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-/* Returns the optimal string alignment distance. */
+/* Returns the number of typing errors between `a` and `b`: their optimal string alignment
+ * distance. */
 static size_t count_errors(struct slice a, struct slice b)
 {
 	size_t rows[3][NAME_MAX_BYTES + 1];

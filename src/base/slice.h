@@ -16,7 +16,7 @@ struct slice {
 	size_t len;
 };
 
-/* An initializer for a slice of a string literal; also works for static variables. */
+/* An initializer for a slice of a string literal. It can also initialise static variables. */
 #define SLICE(literal)                                                                             \
 	{                                                                                          \
 		.data = (literal), .len = sizeof(literal) - 1                                      \

@@ -1,6 +1,6 @@
 /*
- * Waits for condition variables by the monotonic clock (clock_steady_ns()), so that a change of the
- * wall clock neither cuts a wait short nor prolongs it.
+ * Functions that wait for a condition variable until a time on the monotonic clock
+ * (clock_steady_ns()), so that a change of the wall clock neither shortens nor prolongs the wait.
  */
 #ifndef QUIPU_BASE_STEADY_H
 #define QUIPU_BASE_STEADY_H
@@ -14,9 +14,9 @@ void steady_cond_init(pthread_cond_t *condition);
 
 /*
  * Releases `lock`, which the caller holds, waits until the condition is signalled or until
- * monotonic time `until_ns`, and takes the lock again. INT64_MAX waits without a limit. Returns
- * false if `until_ns` has come. Otherwise returns true, perhaps after a spurious wake-up, so call
- * it in a loop that checks the condition.
+ * monotonic time `until_ns`, and takes the lock again. If `until_ns` is INT64_MAX, the wait has no
+ * limit. Returns false if `until_ns` has come. Otherwise returns true, perhaps after a spurious
+ * wake-up. So call this function in a loop that checks the condition.
  */
 bool steady_wait_until(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t until_ns);
 

@@ -322,7 +322,8 @@ bool text_is_server(struct slice text)
 	return colon > text.data && text_to_int(digits, &port) && port > 0 && port < 65536;
 }
 
-/* `last` has the characters for 62 and 63, in which base64 and base64url differ. */
+/* Returns the value of a digit of base64, or -1 if `c` is no digit. `last` has the digits for 62
+ * and 63, in which base64 and base64url differ. */
 static int base64_digit(char c, const char last[2])
 {
 	if (c >= 'A' && c <= 'Z')

@@ -33,8 +33,8 @@ bool text_is_blank(struct slice text);
 bool text_to_int(struct slice text, int64_t *value);
 
 /*
- * Parses a duration: an integer and one of us, ms, s, m, h, d ("90s", "24h", "-20ms"). Only 0 needs
- * no unit.
+ * Parses a duration: an integer followed by the unit us, ms, s, m, h or d ("90s", "24h", "-20ms").
+ * Only 0 needs no unit.
  */
 bool text_to_duration_us(struct slice text, int64_t *value_us);
 
@@ -58,7 +58,8 @@ bool text_is_server(struct slice text);
 
 /*
  * Decodes base64url without padding (RFC 4648, section 5, as RFC 7515 uses it). `*bytes` is
- * allocated from `arena`. Refuses text whose leftover bits are not 0.
+ * allocated from `arena`. The last digit may have bits that belong to no byte; refuses text in
+ * which these bits are not 0.
  */
 bool text_from_base64url(struct arena *arena, struct slice text, struct slice *bytes);
 

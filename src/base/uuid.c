@@ -61,7 +61,7 @@ void uuid_of_time(int64_t wanted_us, char out[UUID_SIZE])
 	unsigned char bytes[16];
 	int64_t time_us = next_time_us(wanted_us);
 	uint64_t ms = (uint64_t)(time_us / 1000);
-	/* the fraction of a millisecond, in 4096ths */
+	/* the part of `time_us` below a millisecond, in units of 1/4096 ms */
 	unsigned fraction = (unsigned)(time_us % 1000) * 4096 / 1000;
 
 	random_bytes(bytes, sizeof(bytes));

@@ -10,7 +10,8 @@
 
 const char *const keys_flags[] = {"scopes", OWN_SWITCH "json", NULL};
 
-/* Neither the line nor the key contains a character that JSON would escape. */
+/* Prints the line for the key file and the key as one JSON object. Neither of the two texts
+ * contains a character that JSON would escape. */
 static int print_key_json(const struct new_key *key)
 {
 	if (printf("{\"line\":\"%s\",\"key\":\"%s\"}\n", key->line, key->shown) < 0 ||
@@ -19,16 +20,16 @@ static int print_key_json(const struct new_key *key)
 	return EXIT_SUCCESS;
 }
 
-/* Prints the key only after the line for the key file was printed, because the key is useless
- * without that line. */
+/* Prints the line for the key file, and then the key. If the line cannot be printed, does not print
+ * the key, because the key is useless without the line. */
 static int print_key(const struct new_key *key)
 {
 	if (puts(key->line) < 0 || fflush(stdout) != 0)
 		return report_failure(
 			EXIT_FAILURE, "cannot print the line for the key file; no key was created");
 	fprintf(stderr,
-		"The following API key, for the client, is shown only now, because the key file "
-		"stores a hash instead of the key:\n%s\n",
+		"Give the following API key to the client. The key is shown only now, because the "
+		"key file stores only its hash:\n%s\n",
 		key->shown);
 	return EXIT_SUCCESS;
 }

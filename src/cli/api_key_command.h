@@ -1,8 +1,8 @@
 /*
- * quipu keys new ID [--scopes LIST] creates an API key. The line for the file of --api-keys is
- * printed to standard output, so that it can be appended to that file. The key itself is stored
- * nowhere; it is printed to standard error. With --json, the line and the key are both printed to
- * standard output. Main thread only.
+ * quipu keys new ID [--scopes LIST] creates an API key. The line for the file that --api-keys names
+ * is printed to standard output, so that the line can be appended to that file. The key itself is
+ * stored nowhere; it is printed to standard error. With --json, the line and the key are both
+ * printed to standard output. Main thread only.
  */
 #ifndef QUIPU_CLI_API_KEY_COMMAND_H
 #define QUIPU_CLI_API_KEY_COMMAND_H

@@ -1,9 +1,9 @@
 /*
  * Every client has one libcurl handle, which sends one request after another. Clients that send at
- * the same time share a multi handle, which keeps their connections. The server is not trusted:
- * answers are bounded and must be JSON objects, and links to a next page are followed only to a
- * path on the same server. Error messages never contain passwords or API keys: they name the server
- * by `shown`, its address without user and password.
+ * the same time share a multi handle, which keeps their connections. The server is not trusted: an
+ * answer must be a JSON object of limited length, and a link to the next page is followed only if
+ * its target is a path on the same server. Error messages never contain passwords or API keys. They
+ * name the server by `shown`, which is its address without user and password.
  */
 #include "cli/client.h"
 
@@ -141,7 +141,7 @@ static bool has_part(CURLU *url, CURLUPart part, const char *usual)
 	return has;
 }
 
-/* Parses `server` into `url`. Returns the reason if `server` is not valid, otherwise NULL. */
+/* Parses `server` into `url`. Returns NULL on success, or the reason why `server` is not valid. */
 static const char *read_url(CURLU *url, const char *server)
 {
 	CURLUcode code;
@@ -447,7 +447,8 @@ static void write_failure(struct client *client, CURLcode code, char *why)
 			curl_easy_strerror(code));
 }
 
-/* Prepares the handle for a request. On failure returns false and writes the reason to `why`. */
+/* Prepares the client for a request to `target`. On failure returns false and writes the reason to
+ * `why`. */
 static bool prepare(
 	struct client *client, const char *target, struct curl_slist *headers, char *why)
 {
@@ -489,7 +490,7 @@ static bool prepare_post(struct client *client, const char *target, struct slice
 	char key[UUID_SIZE], line[UUID_SIZE + 32];
 	struct curl_slist *headers = NULL;
 
-	/* libcurl repeats the request if a connection that it kept open turns out to be dead.
+	/* libcurl sends the request again if a connection that it kept open turns out to be dead.
 	 * Therefore every POST needs an Idempotency-Key. */
 	uuid_random(key);
 	snprintf(line, sizeof(line), "Idempotency-Key: %s", key);

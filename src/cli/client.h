@@ -1,7 +1,7 @@
 /*
- * The HTTP client of the operator's commands, which call a running server: JSON over HTTP,
- * blocking, with libcurl. Commands never open the stores themselves, because the data folder
- * belongs to the server.
+ * The HTTP client with which the operator's commands call a running server. It sends and receives
+ * JSON through libcurl, and its functions block. The commands never open the stores themselves,
+ * because the data folder belongs to the server.
  *
  * Main thread only, and only in a process without other threads: during a call, libcurl ignores
  * SIGPIPE for the whole process.
@@ -28,10 +28,10 @@ struct client_answer {
 
 /*
  * Creates a client for the server at --server (http://host:port or https://…, perhaps with
- * user:password@). Without --server, uses the address in --listen, with https if there is a
- * --tls-cert. Trusts the CAs in --ca-file, or those of the system. If there is an API key
- * in --api-key-file or QUIPU_API_KEY, sends it with every request. There is no flag for the key
- * itself, because everyone on the machine can see flags.
+ * user:password@). If --server is not set, uses the address in --listen, and https if --tls-cert is
+ * set. Trusts the CAs in --ca-file; if --ca-file is not set, trusts the CAs of the system. If there
+ * is an API key in --api-key-file or QUIPU_API_KEY, sends it with every request. There is no flag
+ * for the key itself, because everyone on the machine can see flags.
  *
  * Sends nothing yet. If the settings cannot be used, returns NULL and writes the reason to `why`
  * (CLIENT_WHY_SIZE bytes).
@@ -46,7 +46,7 @@ void client_trust_anyone(struct client *client);
 /* From now on, the client sends this header with every request, e.g. "X-User-Id: alice". */
 void client_add_header(struct client *client, const char *line);
 
-/* Returns the server's address for messages, without user and password. */
+/* Returns the server's address without user and password, for use in messages. */
 const char *client_server(const struct client *client);
 
 /*

@@ -1,5 +1,5 @@
-/* Quipu has its own reader because Debian's libinih cuts lines at 200 bytes, and URLs of stores may
- * be longer. */
+/* Quipu reads INI files itself, because Debian's libinih cuts lines at 200 bytes, and a line with
+ * the URL of a store may be longer. */
 #include "cli/config_file.h"
 
 #include <errno.h>

@@ -3,8 +3,9 @@
  * which function runs it. The arguments are checked against the row before a client is opened, so
  * wrong arguments never lead to a request.
  *
- * A server need not run every role. Therefore `dlq list` skips each kind whose route the server
- * does not have, and fails if the server has none of these routes.
+ * A server has the route for a kind of dead letters only if it runs the role that the kind belongs
+ * to. `dlq list` skips the kinds whose route the server does not have, and fails if the server has
+ * none of the routes.
  */
 #include "cli/dead_letter_command.h"
 
@@ -30,7 +31,7 @@ static const char *const kinds[] = {"outbox", "dialog-outbox", "notification", "
 
 #define KIND_COUNT (sizeof(kinds) / sizeof(kinds[0]))
 
-/* One run of a command. */
+/* One run of `quipu dlq`. */
 struct call {
 	const struct operands *operands;
 	const char *const *words; /* the words after the verb */
@@ -66,8 +67,8 @@ static void print_json(const json_t *value)
 	putchar('\n');
 }
 
-/* Returns true if the route is missing because the server does not run the role that has the
- * route. */
+/* Returns true if the answer says that the server does not have the route, because it does not run
+ * the role that the route belongs to. */
 static bool is_missing_route(const struct client_answer *answer)
 {
 	struct slice code = client_text(answer->json, "code");

@@ -1,8 +1,8 @@
 /*
- * The server is the same program in a child process, with its own folder and process group. Ctrl-C
- * reaches only this process, which ends the child and removes the folder. Signals are blocked and
- * received with sigtimedwait(), so none is missed. If this process is killed, the kernel ends the
- * server.
+ * The demo's server is this same program, run in a child process that has its own folder and its
+ * own process group. Ctrl-C reaches only this process, which ends the child and removes the folder.
+ * Signals are blocked and received with sigtimedwait(), so no signal is missed. If this process is
+ * killed, the kernel sends SIGTERM to the server.
  */
 #include "cli/demo_command.h"
 
@@ -25,7 +25,7 @@
 #define DEFAULT_SECONDS 60
 #define SECONDS_MAX 3600 /* limited because the traffic fills the folder */
 #define ROUND_NS (100 * NS_PER_MS)
-#define END_NS NS_PER_S /* how long the server may take to exit after a failed request */
+#define END_NS NS_PER_S /* how long to wait after a failed request to see if the server exits */
 #define START_POLL_NS (20 * NS_PER_MS)
 #define TEXT_MAX 4096
 #define LISTENING "quipu listening on "
@@ -43,7 +43,7 @@ struct demo {
 
 enum pause_end { PAUSE_OVER, PAUSE_STOPPED, PAUSE_SERVER_GONE };
 
-/* Waits for a signal for at most `ns`, or without a limit if `ns` is negative. */
+/* Waits up to `ns` nanoseconds for a signal. If `ns` is negative, waits without a limit. */
 static enum pause_end wait_for_signal(const struct demo *demo, int64_t ns)
 {
 	const struct timespec time = {ns / NS_PER_S, ns % NS_PER_S};

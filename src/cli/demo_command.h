@@ -1,8 +1,9 @@
 /*
- * quipu demo [--seconds N] starts a server with every service on a temporary folder, plays traffic
- * against it and prints the URL of its console. Ctrl-C ends the server and removes the folder.
- * Nothing else on the machine is touched: --listen is the only option that applies, and the server
- * gets no QUIPU_ variable. Main thread only.
+ * quipu demo [--seconds N] starts a server that runs every service and keeps its data in a
+ * temporary folder. Then it prints the URL of the server's console and sends simulated traffic to
+ * the server. Ctrl-C ends the server and removes the folder. Nothing else on the machine is
+ * touched: --listen is the only option that applies, and the server gets no QUIPU_ variable. Main
+ * thread only.
  */
 #ifndef QUIPU_CLI_DEMO_COMMAND_H
 #define QUIPU_CLI_DEMO_COMMAND_H

@@ -25,7 +25,7 @@ static const char *const people[DEMO_PEOPLE] = {
 struct demo_visitor {
 	struct client *client;
 	char body[BODY_SIZE];
-	/* Stores an id from the answer for later requests. NULL if none of them needs an id. */
+	/* Stores an id from the answer for later requests. NULL if no later request needs an id. */
 	void (*learn)(struct demo_traffic *traffic, int subject, const json_t *json);
 	int subject;
 };
@@ -193,7 +193,8 @@ void demo_traffic_close(struct demo_traffic *traffic)
 
 /* ---- a round ----------------------------------------------------------------------------- */
 
-/* Returns a number that rises from 1 to `most` and falls again within `period` rounds. */
+/* Returns a number that depends on the round: every `period` rounds, it rises from 1 to `most` and
+ * falls again. */
 static int wave(const struct demo_traffic *traffic, int period, int most)
 {
 	int at = traffic->round % period;
@@ -210,7 +211,7 @@ static void learn_message(struct demo_traffic *traffic, int subject, const json_
 		(int)id.len, id.data);
 }
 
-/* Each person who writes sends a message to the next person in `people`. */
+/* Plans up to 8 messages. Each goes from one person to the next person in `people`. */
 static void write_messages(struct demo_traffic *traffic)
 {
 	for (int i = wave(traffic, 100, 8); i > 0; i--) {

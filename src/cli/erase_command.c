@@ -1,7 +1,7 @@
 /*
- * The server does one bounded step per request and reports whether rows may be left. For each
- * place, such as "messages received", the command adds up the numbers of rows of all steps. It
- * prints the sums when a service is done.
+ * For each request, the server does one bounded step and reports whether more rows may be left to
+ * erase. For each place, such as "messages received", the command adds up how many rows the steps
+ * have changed. When a service is done, the command prints the sums of that service.
  */
 #include "cli/erase_command.h"
 
@@ -17,7 +17,8 @@
 
 const char *const erase_flags[] = {OWN_SWITCH "dry-run", OWN_SWITCH "json", NULL};
 
-/* All services that keep data about persons, to report those that the server does not run. */
+/* All services that keep data about persons. The command reports which of them the server does not
+ * run. */
 static const char *const known_services[] = {
 	"dialogs", "counters", "entitlements", "notifications", "gateway", NULL};
 

@@ -1,8 +1,9 @@
 /*
  * quipu erase-user ID [--dry-run] erases a person from every service that the server runs, step by
- * step; with --dry-run it only counts the rows. Some services that keep data about persons may not
- * run on this server. The command names them, because the person is not erased there. An
- * interrupted command can simply be run again. Main thread only.
+ * step; with --dry-run it only counts the rows. If the server does not run one of the services that
+ * keep data about persons, the command prints the name of that service, because that service may
+ * still have data about the person. An interrupted command can simply be run again. Main thread
+ * only.
  */
 #ifndef QUIPU_CLI_ERASE_COMMAND_H
 #define QUIPU_CLI_ERASE_COMMAND_H

@@ -136,8 +136,9 @@ static int take_argument(struct flags *flags, int count, char *const *arguments,
 	return joined ? 1 : 2;
 }
 
-/* Sets settings->json if the command's own --json is used. Returns false, with the reason in `why`,
- * if a command without a --json of its own has --json but not --print-config or --check-config. */
+/* Sets settings->json if the command's own --json is used. A command without a --json of its own
+ * accepts --json only together with --print-config or --check-config; without either, returns false
+ * with the reason in `why`. */
 static bool json_fits(struct flags *flags, char *why)
 {
 	struct settings *settings = flags->settings;

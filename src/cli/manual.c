@@ -1,7 +1,7 @@
 /*
- * The pages are generated from a list of commands, two lists of flags, and the option table; each
- * page has its own format. Help texts are fragments in lower case without a full stop, so that
- * every page can put them into its own sentence or cell.
+ * The pages of quipu help are generated from a list of commands, two lists of flags, and the option
+ * table; each page has its own format. Help texts are fragments in lower case without a full stop,
+ * so that every page can put them into its own sentence or cell.
  */
 #include "cli/manual.h"
 
@@ -78,7 +78,7 @@ static const struct usage usages[] = {
 		"publish events again, e.g. those of the last 24h", SHOW_CLIENT},
 };
 
-/* The commands' own flags that the usage lines do not explain well enough. */
+/* Flags of single commands that need more explanation than the usage line gives. */
 static const struct {
 	const char *command;
 	const char *flag;
@@ -419,8 +419,9 @@ static void bash_verbs(FILE *out)
 	fputs("' ;;\n\tesac\n", out);
 }
 
-/* Prints a case such as "--tls-cert|--tls-key) action" for all options whose value is a `kind` (DIR
- * or FILE) or, if `kind` is NULL, for all other options with a value. */
+/* Prints one case of a case statement in bash, such as "--tls-cert|--tls-key) action", for all
+ * options whose value is a `kind` (DIR or FILE). If `kind` is NULL, prints the case for all other
+ * options that take a value. */
 static void bash_values_of(FILE *out, const char *kind, const char *action)
 {
 	const char *between = "\t";

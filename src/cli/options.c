@@ -51,7 +51,7 @@ static const struct option options[] = {
 	{"outbox-lease", TYPE_DURATION, FIELD(outbox_lease_us), "30s", 1000000, HOUR_US, "TIME",
 		"how long claimed events are reserved for one process"},
 	{"outbox-max-attempts", TYPE_INT, FIELD(outbox_max_attempts), "10", 1, 1000, "N",
-		"attempts to publish an event before it becomes a dead letter"},
+		"number of attempts to publish an event before it becomes a dead letter"},
 	{"notify-channel", TYPE_URL, FIELD(notify_channel), "log", 0, 0, "CHANNEL",
 		"where to send notifications: log, or webhook:URL (http or https)"},
 	{"sms-channel", TYPE_URL, FIELD(sms_channel), "console", 0, 0, "CHANNEL",
@@ -60,8 +60,8 @@ static const struct option options[] = {
 	{"sms-parallel", TYPE_INT, FIELD(sms_parallel), "64", 1, 1024, "N",
 		"maximum number of messages sent to the webhook at the same time"},
 	{"webhook-secret-file", TYPE_TEXT, FIELD(webhook_secret_file), "", 0, 0, "FILE",
-		"one or two secrets that sign webhooks, one per line (whsec_..., as in Standard "
-		"Webhooks); read again on SIGHUP"},
+		"file with one or two secrets that sign webhooks, one per line (whsec_..., as in "
+		"Standard Webhooks); read again on SIGHUP"},
 	{"notify-timeout", TYPE_DURATION, FIELD(notify_timeout_us), "10s", LEAST_TIME_US, HOUR_US,
 		"TIME", "how long a webhook may take to answer"},
 	{"notify-lease", TYPE_DURATION, FIELD(notify_lease_us), "30s", 1000000, HOUR_US, "TIME",
@@ -81,7 +81,7 @@ static const struct option options[] = {
 		"NAME", ".NET namespace of the events of dialogs"},
 	{"cache", TYPE_URL, FIELD(cache), "auto", 0, 0, "URL",
 		"none, memory, redis://host:port, redis+sentinel://host:port,host:port/master, or "
-		"auto: memory with SQLite, none with PostgreSQL"},
+		"auto (memory with SQLite, none with PostgreSQL)"},
 	{"gateway-window-unit", TYPE_DURATION, FIELD(gateway_window_unit_us), "1m", LEAST_TIME_US,
 		24 * HOUR_US, "TIME",
 		"length of the window of a limit whose timeWindow is 1; tests make it shorter"},
@@ -109,8 +109,8 @@ static const struct option options[] = {
 		"maximum memory of the requests waiting in a lane, in bytes"},
 	{"max-connections", TYPE_INT, FIELD(max_connections), "16384", 1, 1000000, "N",
 		"maximum number of client connections; a further connection replaces the one "
-		"whose client has kept the server waiting longest or, if there is none, is "
-		"refused with 503 OVERLOADED"},
+		"whose client has kept the server waiting longest; if no client keeps it waiting, "
+		"the further connection is refused with 503 OVERLOADED"},
 	{"h2-streams", TYPE_INT, FIELD(h2_streams), "256", 1, 65536, "N",
 		"maximum number of requests and event streams at once on one connection of HTTP/2; "
 		"further requests are reset with REFUSED_STREAM"},
@@ -148,8 +148,8 @@ static const struct option options[] = {
 		"origins whose web pages may use this server, such as https://app.example.org, "
 		"separated by commas; * allows all and needs --api-keys"},
 	{"api-keys", TYPE_TEXT, FIELD(api_keys), "", 0, 0, "FILE",
-		"API keys that callers must use (created with quipu keys new); read again on "
-		"SIGHUP"},
+		"file with the API keys that callers must use (created with quipu keys new); read "
+		"again on SIGHUP"},
 	{"api-key-file", TYPE_TEXT, FIELD(api_key_file), "", 0, 0, "FILE",
 		"file with the API key that health, dlq, outbox, erase-user and verify send to "
 		"the server; if not set, they send the key in the variable QUIPU_API_KEY"},
@@ -181,7 +181,7 @@ static const struct option options[] = {
 	{"log-level", TYPE_TEXT, FIELD(log_level), "info", 0, 0, "LEVEL",
 		"lowest level to log: debug, info, warn or error"},
 	{"log-format", TYPE_TEXT, FIELD(log_format), "auto", 0, 0, "FORMAT",
-		"text, json, or auto: text on a terminal, json elsewhere"},
+		"text, json, or auto (text on a terminal, json elsewhere)"},
 	{"access-log", TYPE_FLAG, FIELD(access_log), "no", 0, 0, NULL,
 		"log a line for every answer, at level info"},
 	{"console", TYPE_TEXT, FIELD(console), "on", 0, 0, "WORD",

@@ -149,7 +149,7 @@ struct option_facts {
 	char range[OPTION_FACT_SIZE]; /* "1 to 64", or "" */
 };
 
-/* Enumerate the options in the order of the table. */
+/* Enumerate the options in the order of the option table. `index` must be below options_count(). */
 size_t options_count(void);
 struct option_facts options_at(size_t index);
 

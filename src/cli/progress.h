@@ -1,6 +1,6 @@
 /*
- * Shows the progress of a long command on one line of standard error, which is redrawn. Shows
- * nothing if standard error is not a terminal. Main thread only.
+ * Shows the progress of a long command on one line of standard error, and redraws that line again
+ * and again. If standard error is not a terminal, shows nothing. Main thread only.
  */
 #ifndef QUIPU_CLI_PROGRESS_H
 #define QUIPU_CLI_PROGRESS_H

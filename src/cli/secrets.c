@@ -17,9 +17,9 @@ static bool has_scheme(const char *url, const char *scheme)
 	return strncmp(url, scheme, strlen(scheme)) == 0;
 }
 
-/* Returns whether a colon in `url` begins a port and not a password. `text` is the part of `url`
- * after the colon. In the URL of a webhook, the path may contain an @, so even a colon before an @
- * may begin a port. */
+/* Returns whether a colon in `url` is followed by a port. `text` is the part of `url` after the
+ * colon. A colon before an @ usually begins a password, but the path of a webhook's URL may contain
+ * an @, so the colon before that @ may still begin a port. */
 static bool is_port_of_page(const char *url, const char *text)
 {
 	return has_scheme(url, "webhook:http") && text[strspn(text, "0123456789")] == '/';
@@ -27,9 +27,9 @@ static bool is_port_of_page(const char *url, const char *text)
 
 /*
  * Returns the password in a URL, or {NULL, 0} if there is none. Everything between the first colon
- * and the last @ counts as the password, even if it contains a bare /, ? or comma, where a URL
- * parser would end the host. If the URL of a NATS server has no colon before the @, returns the
- * text before the @, which is a token.
+ * and the last @ counts as the password, even if it contains a bare /, ? or comma. A URL parser
+ * would take these characters for the end of the host. If the URL of a NATS server has no colon
+ * before the @, returns the text before the @, which is a token.
  */
 static struct slice find_password(const char *url)
 {

@@ -22,7 +22,7 @@ void table_add(struct table *table, const struct slice cells[TABLE_COLUMNS])
 	table->count++;
 }
 
-/* Returns the number of characters in `text`, which may have more bytes. */
+/* Returns the number of characters in `text`, which may be less than the number of bytes. */
 static int width_of(struct slice text)
 {
 	int width = 0;

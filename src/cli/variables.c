@@ -13,8 +13,8 @@
 #define NAME_SHOWN_MAX 128
 #define NAMES_MAX 128
 
-/* The variables that some part of the program reads although they set no option, written without
- * the prefix QUIPU_. The last three are for test builds. */
+/* The environment variables that set no option but that some part of the program reads. The prefix
+ * QUIPU_ is left out. The last three variables are for test builds. */
 static const char *const others[] = {
 	"CONFIG", "API_KEY", "FAILPOINTS", "FAILPOINT_GATE", "TEST_CLOCK_OFFSET"};
 

@@ -1,8 +1,8 @@
 /*
  * A check runs page by page: for each request, the server checks some rows and returns where to
  * continue, so that no request takes long. Differences are printed as they arrive. After a repair,
- * everything is checked again without printing. Rows that still differ could not be repaired, or
- * differ because events are in transit.
+ * all rows are checked a second time, and the differences found then are counted but not printed. A
+ * row that still differs either could not be repaired or differs because an event is in transit.
  */
 #include "cli/verify_command.h"
 
@@ -151,9 +151,9 @@ static bool take_page(struct verify *verify, const json_t *page, char *why)
 	return true;
 }
 
-/* Fetches the page after the cursor `*after`. Prints its differences unless is_silent is true, and
- * repairs them if `repairs` is true. Sets `*after` to the cursor for the next page, or to "" after
- * the last page. */
+/* Fetches the page after the cursor `*after`. Prints the page's differences if is_silent is false,
+ * and repairs them if `repairs` is true. Sets `*after` to the cursor for the next page, or to ""
+ * after the last page. */
 static bool ask_page(struct verify *verify, char **after, char *why)
 {
 	struct buffer target = buffer_make(&verify->arena, 128);
@@ -247,8 +247,8 @@ static void conclude(const struct verify *verify)
 			grouped(verify->differences, differences));
 }
 
-/* Checks again after a repair, without printing. Rows that still differ could not be repaired, or
- * differ because events are in transit. */
+/* Checks all rows again after a repair. Counts the differences but does not print them. A row that
+ * still differs either could not be repaired or differs because an event is in transit. */
 static bool check_again(struct verify *verify, char *why)
 {
 	verify->repairs = false;

@@ -1,8 +1,9 @@
 /*
  * quipu verify [SERVICE] [--repair] [--json] makes a running server check every row of one service,
- * or of all its services, and prints the rows that violate the service's rules. The service
- * `unread` compares the counters with the unread messages. Only `unread` supports --repair, which
- * also repairs each counter that differs. Main thread only.
+ * or of all its services, and prints the rows that violate the service's rules. SERVICE may also be
+ * `unread`, which stands for dialogs and counters together: the server then compares the counters
+ * with the unread messages. Only `quipu verify unread` accepts --repair, which also repairs each
+ * counter that differs. Main thread only.
  */
 #ifndef QUIPU_CLI_VERIFY_COMMAND_H
 #define QUIPU_CLI_VERIFY_COMMAND_H

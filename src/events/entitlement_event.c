@@ -113,7 +113,7 @@ const char *entitlement_event_unpack(
 	/* protobuf-c silently cuts a text at a NUL. If the message had a NUL in a text, packing it
 	 * again therefore needs fewer bytes than `packed` has. */
 	if (quipu__entitlements__v1__entitlement_event__get_packed_size(message) < packed.len)
-		return "it is not an EntitlementEvent as protobuf encodes it";
+		return "it is not encoded as protobuf encodes an EntitlementEvent";
 	wrong = check(message);
 	if (wrong)
 		return wrong;

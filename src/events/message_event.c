@@ -45,7 +45,8 @@ struct slice message_event_write(struct arena *arena, const struct message_event
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
-/* Returns a member by its camelCase name, or if there is none, by the same name in PascalCase. */
+/* Returns the member that has the camelCase name `name`. If there is none, returns the member that
+ * has the same name in PascalCase. */
 static json_t *member(const json_t *object, const char *name)
 {
 	json_t *value = json_object_get(object, name);

@@ -24,7 +24,7 @@ enum claim_try {
 
 /*
  * Returns the pause before the next attempt: min(60, 2^attempt) seconds, times a random factor from
- * 0.5 to below 1.5. `attempt` is the number of attempts before the one that has just failed.
+ * 0.5 to below 1.5. `attempt` is 0 after the first failed attempt, 1 after the second, and so on.
  */
 int64_t claim_backoff_us(int32_t attempt, struct dice *dice);
 

@@ -62,7 +62,7 @@ struct committer {
 	struct committer_metrics metrics;
 };
 
-/* Called on the publisher's thread when effects have ended. */
+/* Wakes the committer. Called on the publisher's thread when effects have ended. */
 static void on_effects_ended(void *context)
 {
 	struct committer *committer = context;
@@ -121,15 +121,16 @@ static void fail_all(
 }
 
 /* Returns the status with which to answer a write that will not be run. A write that waits for a
- * pending Idempotency-Key gets OUTCOME_UNKNOWN, because it may have taken effect in another
- * process. */
+ * pending Idempotency-Key gets OUTCOME_UNKNOWN, because another process may already have carried
+ * out the same request. */
 static enum status refusal_of(const struct write *write)
 {
 	return write->waits_for_idempotency ? STATUS_OUTCOME_UNKNOWN : STATUS_OVERLOADED;
 }
 
-/* Returns whether `command` may be added to the parked writes, or to the writes that are set aside.
- * `weight` and `bytes` are the sums over the writes that are already parked, or set aside. */
+/* Returns whether a list of waiting writes (the parked writes, or the writes that are set aside)
+ * has room for `command`. `weight` and `bytes` are the sums over the writes that are already in the
+ * list. */
 static bool may_hold(const struct committer *committer, const struct command *command,
 	size_t weight, size_t bytes)
 {
@@ -247,8 +248,9 @@ static enum status try_once(struct committer *committer, struct write **writes, 
 static void run(struct committer *committer, struct write **writes, size_t count,
 	enum transaction_mode mode);
 
-/* Called if one write of the batch makes the transaction fail: finds that write by halving the
- * batch, and parks it or answers it with 500. */
+/* Called if one write of the batch makes the transaction fail, with LOCK_BUSY or POISON in `why`.
+ * Finds that write by halving the batch. After LOCK_BUSY, parks the write; after POISON, answers it
+ * with 500. */
 static void isolate(struct committer *committer, struct write **writes, size_t count,
 	enum transaction_mode mode, enum status why)
 {
@@ -283,7 +285,7 @@ static size_t park_behind(struct committer *committer, struct write **writes, si
 	return kept;
 }
 
-/* Runs transactions until every write is answered, parked or waits for its effect. The table in
+/* Runs transactions until every write is answered, is parked or waits for its effect. The table in
  * committer.h lists how the committer reacts to each status. */
 static void run(struct committer *committer, struct write **writes, size_t count,
 	enum transaction_mode mode)
@@ -514,9 +516,10 @@ static void settle_if_idle(struct committer *committer)
 		effects_settle(committer->effects);
 }
 
-/* If the publisher now has room, lets the next step run writes that were set aside. The publisher
- * wakes the committer when effects end, but nothing wakes the committer when effects are recorded,
- * or when the writes that ran had no effect after all. */
+/* If the publisher now has room, lets the next step run writes that were set aside. Room appears
+ * when effects end, and then the publisher wakes the committer. But room also appears when effects
+ * are recorded, or when the writes that ran had no effect after all, and nothing wakes the
+ * committer in these two cases. */
 static void look_for_room(struct committer *committer)
 {
 	if (committer->aside.first && effects_room(committer->effects, &committer->aside_ns) > 0)
@@ -531,10 +534,11 @@ static void count_held(struct committer *committer)
 
 /*
  * Takes the commands that wait in the lane. If the lane is empty, waits until a command arrives, an
- * effect ends or a parked write is due. While writes are set aside, does not wait for commands: if
- * the last step ran no transaction, waits up to GATHER_NS for an effect to end, while commands
- * gather in the lane. Most of these commands would also be set aside, and waking up for each of
- * them would cost more than running it. Returns false if the lane is closed and empty.
+ * effect ends or a parked write is due. While writes are set aside, does not wait for commands. It
+ * then waits only for an effect to end, for up to GATHER_NS, and only if the last step ran no
+ * transaction. Commands gather in the lane meanwhile: most of them would also be set aside, and
+ * waking up for each command would cost more than running it. Returns false if the lane is closed
+ * and empty.
  */
 static bool take(struct committer *committer, struct command_list *fresh)
 {
@@ -565,7 +569,7 @@ bool committer_step(struct committer *committer)
 	park_followers(committer, &fresh);
 	parking_take_due(committer->parking, &due, batch_max, now_ns(committer));
 	if (due.first) {
-		/* a parked write may wait for an effect that has ended but is not recorded */
+		/* a parked write may wait for the record of an effect that has ended */
 		effects_settle(committer->effects);
 		run_list(committer, &due, TRANSACTION_SKIP);
 	}

@@ -90,8 +90,8 @@ struct committer_config {
 	const struct publish_ops *publishing;
 
 	/*
-	 * Records how the effects of the writes ended, except for writes that are `is_lost`, in the
-	 * transaction that has begun on `session`. May be called again after a rollback. If
+	 * In the transaction that has begun on `session`, records how the effects of the writes
+	 * ended. Skips writes that are `is_lost`. May be called again after a rollback. If
 	 * recording fails, the writes are answered with OUTCOME_UNKNOWN. While the lane is busy,
 	 * the next call of decide() records these effects instead of settle(): decide() gets their
 	 * writes as the `ended` of its batch, so that it can lock all rows in one order.
@@ -125,7 +125,8 @@ struct committer *committer_new(const struct committer_config *config);
  * answered. */
 void committer_start(struct committer *committer);
 
-/* From now on, writes are answered with 503 instead of being run or kept waiting. Thread-safe. */
+/* From now on, the committer answers writes with 503 and neither runs them nor lets them wait.
+ * Thread-safe. */
 void committer_abort(struct committer *committer);
 
 /* Waits for the thread, if one was started. The lane must be closed. */

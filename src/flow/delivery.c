@@ -1,7 +1,8 @@
 /*
  * One thread claims rows, passes them to the notifier and records the results. Each slot of the
  * notifier has one row on its way, so a receiver that hangs blocks one slot and not the whole
- * queue. Claims therefore end as results come in, not batch by batch as in a relay.
+ * queue. So each claim ends when its result comes in; in a relay, by contrast, the claims of a
+ * batch end together.
  *
  * Invariants:
  *   1. A slot is used from the moment its row is claimed until the row's result is recorded. While
@@ -381,9 +382,10 @@ static void look(struct delivery *delivery)
 	atomic_store(&delivery->dead.value, dead);
 }
 
-/* Returns how many rows to claim now: if it is time to claim or there may be more rows, the number
- * of slots that are free or whose result is about to be recorded, otherwise 0. While the circuit
- * breaker is open, returns 1 if it is time to claim and no slot is busy, otherwise 0. */
+/* Returns how many rows to claim now. While the circuit breaker is closed, this is the number of
+ * slots that are free or whose result is about to be recorded; but it is 0 if it is not yet time to
+ * claim and `woken` is not set. While the circuit breaker is open, returns 1 if it is time to claim
+ * and no slot is busy, otherwise 0. */
 static size_t wanted_rows(const struct delivery *delivery)
 {
 	size_t busy = busy_slots(delivery);
@@ -394,15 +396,16 @@ static size_t wanted_rows(const struct delivery *delivery)
 	return is_due || atomic_load(&delivery->woken) ? slots_of(delivery) - busy : 0;
 }
 
-/* Returns whether no row can be claimed until a result arrives. */
+/* Returns whether a result has to arrive before the next row can be claimed. */
 static bool is_full(const struct delivery *delivery)
 {
 	return busy_slots(delivery) >= (delivery->is_open ? 1 : slots_of(delivery));
 }
 
-/* Records results and claims rows, then waits for new results. If the store does not answer, waits
- * at most RETRY_NS. If no row can be claimed before a result arrives, does not wake up at
- * `look_again_ns`. */
+/* Records results and claims rows, then waits for new results: usually until `look_again_ns`, which
+ * is RETRY_NS from now if the store does not answer. If a result has to arrive before the next row
+ * can be claimed, ignores `look_again_ns` and waits up to LOOK_NS. If more rows can be claimed at
+ * once, does not wait. */
 static void step(struct delivery *delivery)
 {
 	bool answers = exchange(delivery, wanted_rows(delivery));

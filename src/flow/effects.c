@@ -22,11 +22,11 @@
 /*
  * While a round is under way, new writes that need the publisher wait until the round ends. The
  * transaction that records the round's effects then runs the new writes as well. This saves the
- * fixed cost of a transaction and of a publish: on two cores, two smaller rounds side by side were
- * no faster than one large round with 64 connections, and slower with 256 connections
- * (docs/EXPERIMENTS.md). But if the publisher got its most recent writes PATIENCE_NS ago and a
- * round is still under way, the bus is slow or hangs. New writes then no longer wait, so that sends
- * beyond a user's limit are refused soon.
+ * fixed cost of a transaction and of a publish. An experiment on two cores compared one large round
+ * with two smaller rounds side by side: the smaller rounds were no faster for 64 connections, and
+ * slower for 256 (docs/EXPERIMENTS.md). But if the publisher got its most recent writes PATIENCE_NS
+ * ago and a round is still under way, the bus is slow or hangs. New writes then no longer wait, so
+ * that sends beyond a user's limit are refused soon.
  */
 #define PATIENCE_NS (40 * NS_PER_MS)
 
@@ -203,9 +203,9 @@ static enum status settle_once(struct effects *effects, struct write **writes, s
 	return status;
 }
 
-/* Returns whether a transaction that ended with `status` changed nothing and may succeed if it runs
- * again. Returns false for an unknown outcome: running the transaction again could then record an
- * effect twice. */
+/* Returns true if `status` means that the transaction has changed nothing and may succeed when it
+ * runs again. Returns false if the outcome is unknown, because running the transaction again could
+ * record an effect twice. */
 static bool may_settle_again(enum status status)
 {
 	return status == STATUS_RERUN || status == STATUS_LOCK_BUSY ||

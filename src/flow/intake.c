@@ -229,7 +229,7 @@ static bool acknowledge(struct intake *intake, size_t count)
 	return intake->consumer->ops->ack(intake->consumer, count) == STATUS_OK;
 }
 
-/* Logs the poison among messages that were acknowledged, and counts it. */
+/* Logs and counts the messages that are poison, after all `count` messages were acknowledged. */
 static void report_poison(struct intake *intake, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {

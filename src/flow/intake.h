@@ -29,8 +29,9 @@ struct intake_item {
 	const struct bus_delivery *delivery;
 
 	/*
-	 * Why the message can never be used, or NULL if it is valid. Set by apply(), or before
-	 * apply() if the bus has delivered the message too many times or the store refuses it.
+	 * Why the message can never be used, or NULL if it is valid. Usually apply() sets it. It is
+	 * already set before apply() is called if the bus has delivered the message too many times,
+	 * or if the store refuses the message.
 	 */
 	const char *poison;
 };

@@ -1,8 +1,8 @@
 /*
- * An Idempotency-Key is safe because of the order within a transaction: the key is looked up before
- * anything is decided, and the COMMIT that applies the change also stores the answer under the key.
- * Records go to the store sorted by scope and key, so that two processes lock them in the same
- * order.
+ * The order of the steps in a transaction keeps a repeated request from being applied twice: its
+ * Idempotency-Key is looked up before anything is decided, and the COMMIT that applies the change
+ * also stores the answer under the Idempotency-Key. Records go to the store sorted by scope and
+ * key, so that two processes lock them in the same order.
  */
 #include "flow/keyed_writes.h"
 
@@ -79,8 +79,8 @@ static void become_owner(struct write *write)
 	write->idempotency->owner = slice_of(owner);
 }
 
-/* Sets the fate of a write whose Idempotency-Key is stored already, or marks the write as
- * `resumed`. */
+/* Handles a write whose Idempotency-Key is stored already: sets its fate or, if the key is pending
+ * and the lease is over, marks the write as `resumed`. */
 static void replay(struct write *write, const struct idempotency_record *found)
 {
 	struct arena *arena = write->command.arena;

@@ -4,8 +4,9 @@
  * and COMMIT, and return the session's status.
  *
  * A write without an effect outside the store needs one transaction: look up the key, decide, store
- * the answer. A write with an effect first stores a pending answer under a lease; until the lease
- * ends, no other attempt may take the key over. A second transaction records how the effect ended.
+ * the answer. A write with an effect needs two: the first stores a pending answer, with a lease,
+ * under the key, and until the lease ends, no other attempt may take the key over. The second
+ * records how the effect ended.
  *
  * Private to flow/; used only on the committer's thread.
  */
@@ -39,8 +40,8 @@ enum status keyed_writes_replay(
 
 /*
  * Takes over the pending Idempotency-Keys of the writes that decide() has resumed, and replaces the
- * stored notes and answers. If another process took over one of these keys first, rolls back and
- * returns RERUN.
+ * stored notes and answers with those of the writes. If another process took over one of these keys
+ * first, rolls back and returns RERUN.
  */
 enum status keyed_writes_claim(
 	const struct keyed_writes *keyed, struct session *session, const struct write_batch *batch);

@@ -226,9 +226,9 @@ static struct parked_key **find_first_due(struct parking *parking)
 	return first;
 }
 
-/* First takes the key that has been due longest, and then other keys. Otherwise lighter keys in
- * earlier buckets could use up `max` each time, and a heavy key would wait until the deadlines of
- * its commands pass. */
+/* Begins with the key that has been due longest; the other due keys follow in the order of the
+ * buckets. If all keys were taken in that order, lighter keys in earlier buckets could use up `max`
+ * each time, and a heavy key would wait until the deadlines of its commands pass. */
 void parking_take_due(struct parking *parking, struct command_list *out, size_t max, int64_t now_ns)
 {
 	struct parked_key **first;

@@ -1,8 +1,8 @@
 /*
  * Holds commands that wait for a row that another session has locked, or for an Idempotency-Key
- * that is pending for another attempt. They wait per key, in order, and are retried when due, so
- * that only commands on the same key are delayed. Belongs to one committer thread and takes no
- * lock.
+ * under which another attempt has a pending answer. The commands wait per key, in order, and are
+ * retried when due, so that only commands on the same key are delayed. A parking belongs to one
+ * committer's thread and takes no lock.
  */
 #ifndef QUIPU_FLOW_PARKING_H
 #define QUIPU_FLOW_PARKING_H

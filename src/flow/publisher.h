@@ -41,9 +41,9 @@ struct publish_ops {
 	 * the answer. Called after each publish() and collect(). Does not block. */
 	void (*look)(void *service, const struct write_batch *round);
 
-	/* Required if publish() leaves effects under way. collect() blocks until more effects have
-	 * ended, the deadline of an effect has passed, or wake() is called. Any thread may call
-	 * wake(). */
+	/* collect() and wake() are required if publish() leaves effects under way. collect() blocks
+	 * until more effects have ended, the deadline of an effect has passed, or wake() is called.
+	 * Any thread may call wake(). */
 	void (*collect)(void *service);
 	void (*wake)(void *service);
 };

@@ -122,8 +122,8 @@ static void look_up(struct reader *reader, struct read **reads, size_t count)
 
 /* ---- rounds ------------------------------------------------------------------------------- */
 
-/* Returns whether the command may join the batch that is being chosen; otherwise it waits for a
- * later batch. Adds a large command that may join to `round`. */
+/* Returns whether the command may join the batch that is being chosen; if not, the command waits
+ * for a later batch. If a large command may join, counts it in `round`. */
 static bool round_takes(struct round *round, const struct command *command)
 {
 	size_t bit = command->hash >> 40 & (USER_BITS - 1);
@@ -150,7 +150,7 @@ static size_t choose(struct reader *reader, struct command_list *answered)
 	struct command *command;
 	size_t count = 0;
 
-	if (round->bytes > 0) /* most batches have no large read, so `round` is still clear */
+	if (round->bytes > 0) /* otherwise `round` is still clear */
 		*round = (struct round){0};
 	while ((command = command_list_pop(&reader->waiting))) {
 		if (is_late(reader, command)) {

@@ -1,6 +1,6 @@
 /*
- * A reader takes commands that wait in its lane and looks them up together, outside any
- * transaction. The number of commands in such a batch is limited, and so is the memory that large
+ * A reader takes commands that wait in its lane and looks them up together, as a batch, outside any
+ * transaction. The number of commands in a batch is limited, and so is the memory that large
  * answers may take (command->answer_max).
  */
 #ifndef QUIPU_FLOW_READER_H

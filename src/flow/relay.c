@@ -67,10 +67,10 @@ struct relay_worker {
 	struct claim *next_claims;
 	size_t count;
 	bool is_tried; /* publish() was called for the current batch */
-	/* monotonic time just before the current batch was claimed or its lease renewed; the lease
-	 * lasts at least lease_us from then */
+	/* monotonic time just before the current batch was claimed or its lease was renewed; the
+	 * lease lasts at least lease_us from then */
 	int64_t claimed_ns;
-	/* the bus accepted nothing, so the rows of the batch are returned; cleared by the next
+	/* the bus accepted nothing, so the claims of the batch are given back; cleared by the next
 	 * pause */
 	bool was_away;
 	/* how many rows to claim next; adapted to the number that the bus can confirm before

@@ -1,8 +1,9 @@
 /*
  * A relay publishes the events of an outbox: it claims pending rows, publishes them and ends the
- * claims, on threads of its own. Several relays, in this process and in others, share one outbox. A
- * relay claims only rows that no other relay holds. If a relay stalls and another relay claims its
- * rows meanwhile, the stalled relay does not publish these rows and records nothing about them.
+ * claims, on threads of its own. Several relays, in this process and in others, may share one
+ * outbox. A relay claims only rows that no other relay holds. If a relay stalls and another relay
+ * claims its rows meanwhile, the stalled relay does not publish these rows and records nothing
+ * about them.
  *
  *   claim      a transaction; up to `batch` rows, oldest first
  *   publish    all rows at once, outside any transaction, well within the lease
@@ -52,7 +53,7 @@ struct relay;
 /* Starts the threads. */
 struct relay *relay_start(const struct relay_config *config);
 
-/* Ends each thread once it has published its current batch and ended the claims, and frees the
+/* Lets each thread publish its current batch and end its claims, ends the threads, and frees the
  * relay. If the store does not answer, the claims end with their leases. */
 void relay_stop(void *relay);
 

@@ -1,7 +1,8 @@
 /*
- * The order of the steps makes Idempotency-Keys safe: see flow/keyed_writes.c. The first step
- * records how the effects of earlier batches ended, under the Idempotency-Keys of their writes. So
- * a write of this batch with the same Idempotency-Key finds the answer.
+ * The order of the steps keeps a request that is repeated with its Idempotency-Key from being
+ * applied twice: see flow/keyed_writes.c. The first step records how the effects of earlier batches
+ * ended, under the Idempotency-Keys of their writes. So if a write of this batch repeats one of
+ * these Idempotency-Keys, it finds the answer.
  */
 #include "flow/transaction.h"
 

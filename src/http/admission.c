@@ -5,8 +5,8 @@
  * because a preflight carries no token.
  *
  * The checks run when the head is complete and before the body is read. So the route, and with it
- * the limit for the body, is known before the body is read. And if a client waits for 100 Continue,
- * its request can be refused before it sends the body.
+ * the limit for the body, is known before the body is read. And the request of a client that waits
+ * for 100 Continue can be refused before the client sends the body.
  */
 #include "http/admission.h"
 

@@ -5,8 +5,8 @@
  * may use that route and whether the route accepts the parameters of the query.
  *
  * A refusal becomes the request's answer. The connection then discards the body and stays usable,
- * with two exceptions: the connection ends after a refused token and, in HTTP/1.1, if the client
- * waits for 100 Continue.
+ * with two exceptions. After a refused token the connection ends. In HTTP/1.1 the connection also
+ * ends if the client of the refused request waits for 100 Continue.
  */
 #ifndef QUIPU_HTTP_ADMISSION_H
 #define QUIPU_HTTP_ADMISSION_H
@@ -20,9 +20,9 @@ struct admission {
 	struct guard *guard; /* NULL if everyone who reaches the server is trusted */
 	/*
 	 * Set if the server listens on loopback without API keys. The server then trusts everyone
-	 * who can reach it, but every web page in the user's browser can reach it too. So Host must
-	 * be a loopback name (or one of `allowed_hosts`), and changes must not come from a foreign
-	 * page.
+	 * who can reach it, but every web page in the user's browser can reach the server too. So
+	 * Host must be a loopback name (or one of `allowed_hosts`), and changes must not come from
+	 * a foreign page.
 	 */
 	bool guard_browser;
 	struct slice allowed_hosts; /* separated by commas */

@@ -36,7 +36,7 @@ enum client_state {
 };
 
 /* The position of a connection in the queues, embedded in the connection. All zero means that the
- * connection is being served and that its client occupies no memory. */
+ * connection is being served and that the server holds no memory for its client. */
 struct client_place {
 	struct connection *before;
 	struct connection *next;
@@ -77,8 +77,9 @@ struct connection *client_queues_longest(const struct client_queues *queues);
  * hold on average:
  *
  *   as much as a short request, or less   The memory is used up only because there are so many
- *                                         connections. Returns a connection in `sends` or `reads`,
- *                                         or NULL if both queues are empty.
+ *                                         connections. Returns the connection in `sends` or
+ *                                         `reads` that has waited longest, or NULL if both
+ *                                         queues are empty.
  *   more than a short request             Most of the memory belongs to connections that are being
  *                                         served and will soon be done. Returns NULL.
  */

@@ -1,7 +1,8 @@
 /*
- * All work on a connection is done by one function, connection_pump(): it lets the protocol write
- * the answers that are ready, start requests and parse, and repeats this until there is nothing
- * left to do. Every event (input, an answer, room in the socket) leads to a pump.
+ * All work on a connection is done by one function, connection_pump(). It calls the protocol's
+ * advance() until there is nothing left to do; advance() writes finished answers, starts requests
+ * and parses input. Every event (input, an answer, room in the socket) leads to a call of
+ * connection_pump(), "a pump".
  *
  * A pump is limited to an amount of work (PUMP_WORK_MAX) and of bytes (PUMP_BYTES_MAX). A
  * connection that reaches a limit, but could go on, rests until the loop has polled the other
@@ -260,8 +261,8 @@ static bool decipher(struct connection *connection, struct slice *bytes)
 		connection->input_ended = true;
 		return true;
 	default:
-		/* pump even without plain text, so that note_turn() notes the end of the
-		 * handshake */
+		/* true even without plain text: the caller then pumps, and note_turn() notes that
+		 * the handshake has ended */
 		return true;
 	}
 }
@@ -356,8 +357,9 @@ static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer)
 		return;
 	keep_input(connection);
 	note_turn(connection);
-	/* If the input fills the buffer, there may be more to read. If the connection did not rest,
-	 * libuv would read up to 32 times in a row before it polls the other connections. */
+	/* If the input fills the buffer, there may be more to read, and the connection rests.
+	 * Otherwise libuv would read from it up to 32 times in a row before it polls the other
+	 * connections. */
 	if (len == READ_BUFFER_SIZE && !connection->is_resting)
 		worker_rest(connection->worker, connection);
 	set_reading(connection);

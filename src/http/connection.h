@@ -74,8 +74,8 @@ void connection_pump(struct connection *connection);
 
 /*
  * Closes the connection at once and drops its requests. Sets `client_gone` in the commands that are
- * in lanes, so that commands that have not been started are skipped. The connection is freed only
- * after all callers on the stack have returned to the loop.
+ * in lanes, so that the threads behind the lanes skip the commands that they have not started. The
+ * memory of the connection is freed only after all callers on the stack have returned to the loop.
  */
 void connection_close(struct connection *connection);
 
@@ -92,7 +92,7 @@ bool connection_has_unread_input(const struct connection *connection);
 
 /* ---- connection_output.c; functions that write or send may close the connection ---- */
 
-/* Writes `bytes`. The caller may change them afterwards. */
+/* Writes `bytes`, which the caller may change as soon as the call has returned. */
 void connection_write(struct connection *connection, struct slice bytes);
 
 /* Writes several pieces of bytes, encrypted if the connection has TLS. All answers and values of
@@ -122,7 +122,8 @@ void request_start(struct request *request);
  */
 void request_finish(struct request *request);
 
-/* Frees a request whose client is gone: now, or when its command comes back from the lane. */
+/* Frees a request whose client is gone: at once or, if its command is in a lane, when the command
+ * is back. */
 void request_drop(struct request *request);
 
 /* Returns a request to the pool. Its command must not be in a lane. */

@@ -1,8 +1,8 @@
 /*
  * If the operator lists origins, every answer has Vary: Origin, even if the request has no Origin.
  * Without Vary, a cache could serve one page an answer that was rendered for another page. With "*"
- * no Vary is needed, because all answers are the same; but with "*", browsers do not let pages read
- * answers to requests with cookies or client certificates.
+ * no Vary is needed, because every page gets the same headers. But with "*", browsers do not let
+ * pages read answers to requests with cookies or client certificates.
  */
 #include "http/cors.h"
 

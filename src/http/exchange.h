@@ -50,7 +50,8 @@ struct exchange {
 	struct exchange *next;
 	int32_t id; /* the stream id of HTTP/2 */
 	enum exchange_state state;
-	/* when the exchange last entered a state, received the end of its head, or sent data */
+	/* the last time at which the exchange entered a state, received the end of its head, or
+	 * sent data */
 	int64_t since_ns;
 	struct request *request; /* NULL for an event stream */
 	struct stream *stream;   /* NULL for a request */

@@ -1,7 +1,7 @@
 /*
- * Implements HTTP/1.1 on one connection. A pump (connection.c) repeatedly calls advance(), which
- * writes the answers that are ready, starts the request that waits and parses the next request. So
- * the order of requests and answers is decided in one place.
+ * Implements HTTP/1.1 on one connection. A pump (connection.c) calls advance() repeatedly. Each
+ * call first writes the answers that are ready, then starts the request that waits, then parses the
+ * next request. So the order of requests and answers is decided in one place.
  *
  * Every call that writes or starts a request may close the connection, so `is_closed` is checked
  * after each such call.
@@ -77,7 +77,7 @@ static void hold(struct connection *connection, struct request *request)
 		connection->last_request_seen = true;
 }
 
-/* Parses up to the end of one request. Returns whether it parsed any input. */
+/* Parses input, but not beyond the end of one request. Returns whether it parsed anything. */
 static bool read_on(struct connection *connection)
 {
 	struct http1 *http1 = &connection->http1;
@@ -266,7 +266,7 @@ static void answered(struct connection *connection, struct request *request)
 
 /* Returns true if `request` has to wait: a large answer is looked up only after all earlier answers
  * have been written. Otherwise many pipelined requests could each hold a large answer in memory
- * while they wait for the answers before theirs. */
+ * until all earlier answers are written. */
 static bool defers(struct connection *connection, struct request *request)
 {
 	return connection->http1.first != request || connection_is_backed_up(connection);

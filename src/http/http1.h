@@ -4,9 +4,10 @@
  * queue:
  *
  *   reading    bytes go to the parser; a complete request becomes `held`
- *   held       a complete request waits to start, and nothing is read. A change waits until all
- *              earlier requests of this connection are answered. A request behind a change or a
- *              large read waits until that change or read is answered.
+ *   held       a complete request waits to start, and nothing is read. A request that changes
+ *              something waits until all earlier requests of this connection are answered. A
+ *              request behind a change, or behind a read whose answer may be large, waits until
+ *              that change or read is answered.
  *   queue      requests that have started, in order; answers are sent only from the front
  *   streaming  the last answer is an event stream that has not ended; see stream.h
  */

@@ -1,6 +1,6 @@
 /*
- * Writes the output of an HTTP/1.1 connection: answers in the order of their requests, several in
- * one system call, and the values of a stream, one at a time.
+ * Writes the output of an HTTP/1.1 connection: answers in the order of their requests (several
+ * answers in one system call), and the values of a stream (one at a time).
  */
 #include "base/clock.h"
 #include "http/connection.h"
@@ -76,9 +76,9 @@ void http1_write_continue(struct connection *connection)
 	static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
 	uv_buf_t part = uv_buf_init((char *)(uintptr_t)text, sizeof(text) - 1);
 
-	/* If earlier requests are not answered yet, the client would take 100 Continue for one of
-	 * their answers, so nothing is written. The client then sends the body after a while, as
-	 * RFC 9110 allows. */
+	/* If earlier requests are not answered yet, nothing is written, because the client would
+	 * take 100 Continue for one of their answers. The client then sends the body after a while,
+	 * as RFC 9110 allows. */
 	if (!connection->http1.first)
 		connection_write_parts(connection, &part, 1);
 }

@@ -24,7 +24,7 @@
 
 /* While the server works on some requests of a connection, other requests of the same connection
  * may wait for the client. The connection then counts as served (CLIENT_SERVED), unless all its
- * requests together hold more bytes than this. */
+ * requests together hold more than WAITING_LITTLE bytes. */
 #define WAITING_LITTLE (64 * 1024)
 
 static int64_t now_ns(const struct http2 *http2)

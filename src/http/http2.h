@@ -9,7 +9,7 @@
  * The server limits the resources of each client:
  *
  *   requests at once           --h2-streams, counted until their commands are back from the
- *                              lanes, so that a client that resets requests cannot start more
+ *                              lanes, so that a client cannot start more by resetting requests
  *   memory of requests         --client-bytes, as in HTTP/1.1; bodies count as they arrive
  *   memory of nghttp2          --client-bytes, counted exactly (http2_memory.h)
  *   large answers              one is looked up or sent at a time; the others wait

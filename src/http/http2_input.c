@@ -14,8 +14,8 @@
 #include "http/http2.h"
 #include "http/stream_internal.h"
 
-/* A DATA frame that is shorter than this and does not end the body counts as a frame that carries
- * nothing. */
+/* A DATA frame that is shorter than DATA_LEAST bytes and does not end the body counts as a frame
+ * that carries nothing. */
 #define DATA_LEAST 16
 
 /* A reset takes COST_RESET from the client's budget, and a complete answer adds CREDIT_ANSWER to
@@ -23,8 +23,8 @@
 #define COST_RESET 2
 #define CREDIT_ANSWER 8
 
-/* Header fields beyond the limits are still counted, up to this many bytes. After that the exchange
- * is reset and the rest of its header fields is ignored. */
+/* Header fields beyond the limits are dropped, but their bytes are still counted. Once an exchange
+ * has more than HEADER_BYTES_END counted bytes, it is reset and its further fields are ignored. */
 #define HEADER_BYTES_END (TARGET_MAX + 2 * HEADER_BYTES_MAX)
 
 static struct exchange *find(nghttp2_session *session, int32_t id)
@@ -236,8 +236,8 @@ static bool announces_too_much(const struct exchange *exchange)
 }
 
 /* Called when the head is complete and a body follows. Refuses the request if the announced length
- * of the body is too large. If the client waits for 100 Continue, sends 100 Continue, or sends the
- * refusal at once if admission has refused the request. */
+ * of the body is too large. A client that waits for 100 Continue is answered at once: with 100
+ * Continue or, if admission has refused the request, with the refusal. */
 static void answer_head(struct http2 *http2, struct exchange *exchange)
 {
 	struct request *request = exchange->request;
@@ -370,7 +370,8 @@ static int on_close(nghttp2_session *session, int32_t id, uint32_t code, void *c
 	if (exchange->state == EXCHANGE_SENDING && code == NGHTTP2_NO_ERROR)
 		http2_earn(http2, CREDIT_ANSWER);
 	if (exchange->state == EXCHANGE_SENDING)
-		/* keep the exchange until the output, which may refer to its body, is written */
+		/* the output may refer to the body, so keep the exchange until the output is
+		 * written */
 		http2_move(http2, exchange, EXCHANGE_SENT);
 	else
 		abandon(http2, exchange);

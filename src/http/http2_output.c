@@ -17,8 +17,8 @@
 #define FRAME_HEAD_SIZE 9
 #define FRAME_MAX (FRAME_HEAD_SIZE + 16384)
 
-/* If a DATA frame carries more bytes of a body than this, these bytes are written from where they
- * are instead of being copied. */
+/* If a DATA frame carries more than COPIED_MAX bytes of a body, the frame's part of the body is
+ * written from where it is instead of being copied. */
 #define COPIED_MAX 4096
 
 #define FIELDS_MAX 32
@@ -130,9 +130,9 @@ static int on_data_frame(nghttp2_session *session, nghttp2_frame *frame, const u
 	return 0;
 }
 
-/* nghttp2 calls this when a frame was sent. If the frame ends the answer to a request that has not
- * arrived in full, the exchange is reset, so that the client need not send the rest of the
- * request. */
+/* nghttp2 calls this after each frame that it has sent. If the frame ends the answer to a request
+ * that has not arrived in full, the exchange is reset, so that the client need not send the rest of
+ * the request. */
 static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *context)
 {
 	struct http2 *http2 = context;
@@ -170,7 +170,7 @@ static nghttp2_nv field(struct slice name, struct slice value)
 	};
 }
 
-/* Returns the name and value of the first line of `lines`, and moves `lines` past it. */
+/* Returns the name and value of the first line of `lines`, and moves `lines` past that line. */
 static struct header cut_line(struct slice *lines)
 {
 	struct slice line = slice_cut(lines, '\r');

@@ -1,15 +1,15 @@
 /*
  * Subscriptions are kept on two levels. hub_publish() uses entries and branches, under the hub's
  * lock; the list of subscribers in a branch belongs to the branch's loop alone. So a loop holds no
- * lock while it offers a value to thousands of streams, and hub_publish() does not wait for loops.
+ * lock while it offers a value to thousands of streams, and hub_publish() never waits for a loop.
  *
  *   entry    a key that has streams, with its newest value
  *   branch   the streams of an entry on one loop
  *   outlet   a loop, with the list of its branches whose newest value the loop has not taken yet
  *
- * Tasks are posted to loops under the lock. A loop closes all its streams before it ends. From then
- * on the loop has no branches and no task is posted to it; a task that was posted earlier still
- * runs (see loop_stop()).
+ * A task is posted to a loop only under the lock, and only if the loop has a branch. A loop closes
+ * all its streams before it ends, so it then has no branches and no task is posted to it any more.
+ * A task that was posted earlier still runs (see loop_stop()).
  */
 #include "http/hub.h"
 
@@ -27,7 +27,7 @@
 enum counted {
 	COUNTED_NOT,    /* the caller is not a user, or the loop is closing the stream */
 	COUNTED,        /* the stream counts, and is in its entry's list `users` */
-	COUNTED_BEFORE, /* a newer stream counts instead; the stream is in the list `giving_way` */
+	COUNTED_BEFORE, /* a newer stream counts instead; this one is in the list `giving_way` */
 };
 
 struct subscriber {

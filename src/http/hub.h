@@ -7,10 +7,10 @@
  *                each loop that has streams of that key
  *   loop         the task offers the newest value of each changed key to the streams of that key
  *
- * A newer value replaces a value that a loop has not taken yet. So values may be skipped, but never
- * the newest, and a loop wakes up only once for everything published since it last woke up. The hub
- * drops a value whose version is not above the newest version of its key. So a stream never goes
- * back to an older version, and threads may publish in any order.
+ * A newer value replaces a value that a loop has not taken yet. So an old value may be skipped, but
+ * the newest never is, and a loop wakes up only once for everything published since it last woke
+ * up. The hub drops a value whose version is not above the newest version of its key. So a stream
+ * never goes back to an older version, and threads may publish in any order.
  *
  * Publishing to a key without streams costs one look-up, and the hub stores nothing.
  *
@@ -43,8 +43,9 @@ void hub_free(struct hub *hub);
  */
 struct stream *hub_subscribe(struct hub *hub, struct request *request, struct slice key);
 
-/* Publishes `data` as the value of `key` at `version`, which must not be negative. Thread-safe,
- * even while the server is being freed. Blocks only for a lock that is never held for long. */
+/* Publishes `data` as the value of `key` with this `version`, which must not be negative.
+ * Thread-safe, even while the server is being freed. Blocks only for a lock that is never held for
+ * long. */
 void hub_publish(struct hub *hub, struct slice key, int64_t version, struct slice data);
 
 /*
@@ -55,8 +56,8 @@ bool hub_wants(struct hub *hub, struct slice key);
 
 /*
  * Sets `*keys` to copies, allocated from `arena`, of all keys that have streams now, and returns
- * how many there are. Thread-safe. For callers that know that another process has changed values,
- * but not which values.
+ * the number of these keys. Thread-safe. For callers that know that another process has changed
+ * values, but not which values.
  */
 size_t hub_keys(struct hub *hub, struct arena *arena, struct slice **keys);
 

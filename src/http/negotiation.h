@@ -8,8 +8,9 @@
 
 #include "http/request.h"
 
-/* The most bytes that a loop compresses between two sweeps; further answers are sent uncompressed.
- * Compressing this much takes about a seventh of the time between two sweeps. */
+/* How many bytes a loop compresses at most between two sweeps; further answers are sent
+ * uncompressed. Compressing COMPRESS_PER_SWEEP bytes takes about a seventh of the time between two
+ * sweeps. */
 #define COMPRESS_PER_SWEEP (4 * 1024 * 1024)
 
 /* Completes the request's answer, whose status, headers and body must be set. Called on a loop's

@@ -19,7 +19,8 @@ static struct parser *parser_of(llhttp_t *llhttp)
 	return llhttp->data;
 }
 
-/* Appends to `text`, which is usually the newest block of the arena and can grow in place. */
+/* Appends to `text`. This is cheap, because `text` is usually the newest block of the arena and can
+ * then grow in place. */
 static void append(struct arena *arena, struct slice *text, const char *data, size_t len)
 {
 	char *grown = arena_grow(arena, (char *)(uintptr_t)text->data, text->len, text->len + len);
@@ -34,8 +35,8 @@ static int refuse(struct parser *parser, enum status status, const char *why)
 	return HPE_USER;
 }
 
-/* Returns the byte that is `back` (1 or 2) bytes before `at`, even if it was part of the previous
- * input. */
+/* Returns the byte that is `back` (1 or 2) bytes before `at`, even if that byte came with an
+ * earlier input. */
 static char byte_before(const struct parser *parser, const char *at, size_t back)
 {
 	size_t here = (size_t)(at - parser->input);
@@ -186,8 +187,8 @@ static int on_message_complete(llhttp_t *llhttp)
 	struct request *request = parser->request;
 
 	request->body = buffer_slice(&parser->body);
-	/* The connection ends after CONNECT, because the bytes that follow are meant for a tunnel,
-	 * even if the request has a Content-Length. */
+	/* The connection ends after CONNECT, even if the request has a Content-Length, because the
+	 * bytes that follow are meant for a tunnel. */
 	request->keep_alive = llhttp->http_minor > 0 && llhttp_should_keep_alive(llhttp) &&
 			      llhttp->method != HTTP_CONNECT && !request->is_guess;
 	parser->stage = STAGE_IDLE;

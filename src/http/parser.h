@@ -49,7 +49,7 @@ struct parser {
 	bool skips_method; /* the next bytes belong to a method that llhttp does not know */
 	bool has_stand_in; /* feed_stand_in() has replaced the unknown method */
 	size_t skipped;    /* how many bytes of the unknown method were skipped */
-	char tail[2];      /* the last two bytes of the input before the current input */
+	char tail[2];      /* the two bytes that came before the current input */
 };
 
 /*
@@ -63,9 +63,8 @@ void parser_init(struct parser *parser, const struct clock *clock,
  * Returns an event that the caller has to handle. */
 enum parse_event parser_feed(struct parser *parser, struct slice *input);
 
-/* Returns a request, which the caller owns from now on: after PARSE_REQUEST the complete request,
- * after PARSE_BROKEN the request that could not be parsed, otherwise the request that is still
- * being read. */
+/* Returns the current request, which the caller owns from now on. After PARSE_REQUEST the request
+ * is complete; after PARSE_BROKEN it could not be parsed; otherwise it is still being read. */
 struct request *parser_take(struct parser *parser);
 
 /* Sets the answer 408 for the request that is being read, and returns the request. Nothing can be

@@ -1,7 +1,7 @@
 /*
  * Parses the target of a request: splits the path at every '/', then decodes each segment once.
  * Refuses everything that two programs could read differently: an encoded slash, a dot segment,
- * NUL, bytes that are not UTF-8. Pure, and fuzzed (tests/fuzz).
+ * NUL, bytes that are not UTF-8. The functions have no side effects, and tests/fuzz fuzzes them.
  */
 #ifndef QUIPU_HTTP_PATH_H
 #define QUIPU_HTTP_PATH_H

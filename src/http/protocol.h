@@ -1,10 +1,10 @@
 /*
  * This is the interface between a connection and the protocol that it speaks. A connection
- * (connection.h) owns the socket, TLS and the output that waits for the socket, and decides when it
- * lets other connections go first. Its protocol owns everything between bytes and requests: the
- * framing, the order of requests, the answers and streams, and the deadlines of all these.
- * Admission, routes, lanes and services see only requests, which are the same in all protocols.
- * Private to http/; used only on the loop's thread.
+ * (connection.h) owns the socket, TLS and the output that waits for the socket, and decides when
+ * other connections go first. Its protocol owns everything between bytes and requests: the framing,
+ * the order of requests, the answers and streams, and the deadlines of all these. Admission,
+ * routes, lanes and services see only requests, which are the same in all protocols. Private to
+ * http/; used only on the loop's thread.
  *
  * Any operation that may write may also close the connection; the caller checks `is_closed`.
  */
@@ -39,8 +39,8 @@ struct protocol {
 	/* Returns whether the protocol could use bytes from the socket now. */
 	bool (*wants_input)(const struct connection *connection);
 
-	/* Returns true if input is discarded; it is then read only to notice that the client
-	 * closes. */
+	/* Returns true if the protocol discards all input. The connection then reads only to notice
+	 * that the client closes. */
 	bool (*discards_input)(const struct connection *connection);
 
 	/* Called after the client has shut down its side and `input_ended` was set. May write and

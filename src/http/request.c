@@ -1,6 +1,7 @@
 /*
- * A request waits for at most one command at a time. If the client leaves meanwhile, the request
- * loses its connection, waits for the command to come back, and is freed without an answer.
+ * A request waits for at most one command at a time. If the client leaves while the request waits,
+ * the request loses its connection; when the command is back, the request is freed without an
+ * answer.
  *
  * request_charge() charges the memory of a request to its connection. Because the arena grows,
  * request_count_bytes() charges the growth later. Requests are pooled per worker together with the

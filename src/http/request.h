@@ -1,7 +1,8 @@
 /*
  * A request lives from its first byte to its answer. It belongs to the loop of its connection.
  * While its command is in a lane, the thread behind the lane may use the request's arena, but no
- * other member. If the connection is lost meanwhile, the request outlives the connection.
+ * other member. If the connection is lost while the command is in a lane, the request outlives the
+ * connection.
  */
 #ifndef QUIPU_HTTP_REQUEST_H
 #define QUIPU_HTTP_REQUEST_H
@@ -83,8 +84,8 @@ size_t request_header_count(const struct request *request, const char *name);
 /* Returns whether the Content-Type is application/json or missing. */
 bool request_has_json(const struct request *request);
 
-/* Answers the request. Call it once, on the loop. Ends a stream that was prepared for the
- * request. */
+/* Answers the request. Call it once, on the loop. If a stream was prepared for the request, ends
+ * the stream. */
 void request_answer(struct request *request, struct answer answer);
 
 /*
@@ -97,18 +98,18 @@ void request_submit(struct request *request, struct lane *lane, struct command *
 
 /*
  * Makes the request wait for `command`, which never enters a lane. This is for callers that spread
- * the work over other commands: once the answer of `command` is set, the caller runs the command's
- * task, on the loop and only once. Returns false, after answering with OVERLOADED, if the answer
- * may be large and the worker is full (see worker_is_full()).
+ * the work over other commands: when those are done, the caller sets the answer of `command` and
+ * runs the task of `command`, once and on the loop. Returns false, after answering with OVERLOADED,
+ * if the answer may be large and the worker is full (see worker_is_full()).
  */
 QP_MUST_CHECK bool request_expect(struct request *request, struct command *command);
 
 /*
  * Like request_submit(), except that the command's answer does not become the request's answer.
- * Instead, when the command is back, `answered(request, command)` runs on the loop. It answers the
- * request, starts the request's stream, or submits the request's next command with
- * request_submit_then(). `answered` does not run if the client is gone, or if the command cannot
- * enter the lane and the request is answered with OVERLOADED.
+ * Instead, when the command is back, `answered(request, command)` runs on the loop. `answered` must
+ * answer the request, start the request's stream, or submit the request's next command with
+ * request_submit_then(). `answered` does not run if the client is gone. It does not run either if
+ * the command cannot enter the lane; the request is then answered with OVERLOADED.
  */
 void request_submit_then(struct request *request, struct lane *lane, struct command *command,
 	void (*answered)(struct request *request, struct command *command));

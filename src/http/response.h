@@ -1,5 +1,5 @@
-/* Renders answers: their header fields for any protocol, and whole answers as bytes of HTTP/1.1.
- * Pure. */
+/* Renders answers: their header fields for any protocol, and whole answers as bytes of HTTP/1.1. No
+ * function has side effects. */
 #ifndef QUIPU_HTTP_RESPONSE_H
 #define QUIPU_HTTP_RESPONSE_H
 

@@ -32,9 +32,9 @@ struct route {
 };
 
 /*
- * A style is the format of refusals, instead of problem+json, for all paths that begin with
- * `prefix`, even for paths without a route. `render` returns the answer for `refusal`, whose member
- * `problem` is set. The answer is allocated from `arena`.
+ * A style replaces problem+json as the format of refusals on all paths that begin with `prefix`,
+ * even on paths without a route. `render` returns the answer for `refusal`, whose member `problem`
+ * is set. The answer is allocated from `arena`.
  */
 struct route_style {
 	const char *prefix; /* e.g. "/twirp/" */
@@ -58,8 +58,8 @@ struct router *router_new(void);
 void router_free(struct router *router);
 
 /*
- * Adds routes of `role`, or routes that belong to no role, such as /healthz, if `role` is NULL.
- * Call it only at start. The strings must outlive the router, and a path may have at most
+ * Adds routes that belong to `role`. If `role` is NULL, the routes belong to no role, as /healthz
+ * does. Call it only at start. The strings must outlive the router, and a path may have at most
  * PATH_SEGMENTS_MAX segments.
  */
 void router_add_all(

@@ -173,9 +173,9 @@ static void refuse_connection(struct server *server, int fd)
 /*
  * Finds room for a new socket, which is already counted as a connection. If no connection can be
  * closed now (see worker_make_room()), the socket waits for some iterations of the loop. During
- * these iterations, the loop serves the requests that have arrived. A waiting socket does not count
- * as a connection. If there is no room after ADMIT_TURNS_MAX iterations, the socket is refused.
- * Runs on the worker's loop.
+ * these iterations, the loop serves the requests that have arrived. While it waits, the socket no
+ * longer counts as a connection. If there is no room after ADMIT_TURNS_MAX iterations, the socket
+ * is refused. Runs on the worker's loop.
  */
 static void admit(struct http_worker *worker, int fd, int turns)
 {
@@ -402,7 +402,7 @@ bool server_listen(struct server *server, const char *address, char *why, size_t
 	if (server->listen_fd < 0) {
 		snprintf(why, size, "cannot listen on %s: %s%s", address, strerror(failed),
 			failed == EADDRINUSE ? " (another program uses this port; choose another "
-					       "one with --listen)"
+					       "port with --listen)"
 					     : "");
 		return false;
 	}

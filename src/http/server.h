@@ -98,12 +98,12 @@ const char *server_address(const struct server *server);
 void server_start(struct server *server);
 
 /*
- * Stops accepting, lets connections finish and ends streams at once. Connections that the kernel
- * has already accepted are still served. Does not wait.
+ * Stops accepting connections, ends the streams, and closes each connection once its requests are
+ * answered. Connections that the kernel has already accepted are still served. Does not wait.
  */
 void server_drain(struct server *server);
 
-/* Blocks until every request is answered and every connection is closed, and returns true. Returns
+/* Blocks until every request is answered and every connection is closed, then returns true. Returns
  * false if requests or connections are still left at monotonic time `until_ns`. */
 bool server_wait_idle(struct server *server, int64_t until_ns);
 

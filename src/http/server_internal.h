@@ -8,8 +8,8 @@
 struct http_worker;
 
 /*
- * Counts one more open stream and returns true, or returns false if `most` are open already. All
- * workers share this count, so two workers cannot both open the last allowed stream. Call
+ * If fewer than `most` streams are open, counts one more and returns true; otherwise returns false.
+ * All workers share this count, so two workers cannot both open the last allowed stream. Call
  * server_return_stream() when the stream ends. Thread-safe.
  */
 bool server_take_stream(struct server *server, size_t most);

@@ -76,8 +76,9 @@ void stream_offer_event(struct stream *stream, struct stream_event *event);
 
 /*
  * Ends a stream and drops the waiting value, if there is one. If the stream was started, the owner
- * is called before stream_close() returns. If the stream was only prepared, it still has to be
- * started; it then ends, and the owner is called, as soon as its head is written.
+ * is called before stream_close() returns. If the stream was only prepared, the route's handler
+ * must still start it or answer the request; the stream ends, and the owner is called, only after
+ * that.
  */
 void stream_close(struct stream *stream);
 

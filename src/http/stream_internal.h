@@ -11,7 +11,7 @@
 
 #define STREAM_HEARTBEAT ": keep-alive\n\n"
 
-/* The most heartbeats that one sweep sends; further streams get their heartbeats with later
+/* How many heartbeats one sweep sends at most; further streams get their heartbeats with later
  * sweeps. */
 #define HEARTBEATS_PER_SWEEP 1024
 

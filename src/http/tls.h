@@ -72,17 +72,17 @@ bool tls_session_chose_http2(const struct tls_session *session);
 #define TLS_RECORD_MAX (16 * 1024)
 
 /*
- * Decrypts all of `bytes`, which came from the socket, into `plain`, which has room for bytes.len +
- * TLS_RECORD_MAX. Returns the length of the plain text, and may change the session's state.
- * Afterwards there may be output to send; see tls_session_take_output().
+ * Decrypts all of `bytes`, which came from the socket, into `plain`, which must have room for
+ * bytes.len + TLS_RECORD_MAX bytes. Returns the length of the plain text, and may change the
+ * session's state. Afterwards there may be output to send; see tls_session_take_output().
  */
 size_t tls_session_read(struct tls_session *session, struct slice bytes, char *plain);
 
 /* Encrypts `plain` into the output. Returns false if the session is broken. */
 QP_MUST_CHECK bool tls_session_write(struct tls_session *session, struct slice plain);
 
-/* Adds the server's close_notify to the output, unless an earlier call has added it. Does nothing
- * if the state is neither TLS_OPEN nor TLS_ENDED (the client has sent its own close_notify). */
+/* If the state is TLS_OPEN or TLS_ENDED, adds the server's close_notify to the output, unless an
+ * earlier call has added it. Has no effect in any other state. */
 void tls_session_end(struct tls_session *session);
 
 /* Gives up a handshake that took too long: the session becomes broken. */

@@ -166,9 +166,9 @@ struct twirp_route {
 	void *context;
 };
 
-/* Decodes the message, calls the method's handler and frees the message again, because a message
- * can be much larger in memory than on the wire, and the request may live much longer than this
- * call. */
+/* Decodes the message, calls the method's handler and frees the message. The message does not stay
+ * in the request's arena, because it can be much larger in memory than on the wire, and the request
+ * may live much longer than this call. */
 static void read_and_handle(const struct twirp_route *route, struct twirp_call *call)
 {
 	struct arena *arena = &call->request->arena;

@@ -2,9 +2,9 @@
  * Serves the services of a .proto file over Twirp v7
  * (https://twitchtv.github.io/twirp/docs/spec_v7.html). The API is described only in the .proto
  * file: each method becomes a route POST /twirp/<package>.<Service>/<Method>, and its handler
- * receives and returns messages of the file (see proto_message.h). The request's Content-Type
- * decides whether messages are sent as JSON or protobuf. All refusals below /twirp/, even those of
- * the parser or a full lane, are sent as Twirp errors:
+ * receives and returns messages that the file defines (see proto_message.h). The request's
+ * Content-Type decides whether messages are sent as JSON or protobuf. All refusals below /twirp/,
+ * even those of the parser or a full lane, are sent as Twirp errors:
  * {"code":"not_found","msg":"…","meta":{"reason":"POT_NOT_FOUND"}}.
  *
  *   refusal                                      code                 HTTP

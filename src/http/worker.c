@@ -159,7 +159,7 @@ bool worker_make_room(struct http_worker *worker)
 
 	/* A connection whose client has sent a request is not closed, even if the loop has not read
 	 * that request yet. Nothing is closed then, and the caller tries again later: once the loop
-	 * has read the request, another connection has waited longest. */
+	 * has read the request, another connection is the one that has waited longest. */
 	if (!longest ||
 		((longest->place.state == CLIENT_IDLE || longest->place.state == CLIENT_HOLDS) &&
 			connection_has_unread_input(longest)))

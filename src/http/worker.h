@@ -82,8 +82,8 @@ void worker_release(struct http_worker *worker);
 /* ---- on the loop ---- */
 
 /*
- * Makes all streams end, and every connection close once its requests are answered. Idle
- * connections are closed by the next sweep, so that a request that is already on its way is still
+ * Ends all streams, and closes each connection once its requests are answered. An idle connection
+ * is not closed before the next sweep, so that a request that is already on its way is still
  * answered.
  */
 void worker_drain(struct http_worker *worker);
@@ -93,8 +93,8 @@ void worker_end(struct http_worker *worker);
 
 /*
  * Closes the connection whose client has kept the server waiting longest, and returns true. Closes
- * no connection and returns false if no connection waits for its client, or if the client that has
- * kept the server waiting longest has sent a request that the loop has not read yet.
+ * nothing and returns false in two cases: no connection waits for its client, or the client that
+ * has kept the server waiting longest has just sent a request, which the loop has not read yet.
  */
 bool worker_make_room(struct http_worker *worker);
 
@@ -104,14 +104,15 @@ bool worker_make_room(struct http_worker *worker);
  */
 bool worker_is_full(const struct http_worker *worker);
 
-/* As long as the worker is full (see worker_is_full()), closes one connection after another: those
- * that client_queues_longest_holding() returns, until it returns NULL. */
+/* While the worker is full (see worker_is_full()), closes the connections that
+ * client_queues_longest_holding() returns, one after another. Gives up when that function returns
+ * NULL. */
 void worker_free_memory(struct http_worker *worker);
 
 /*
- * Counts one more open stream of the whole server and returns true, or returns false if there are
- * too many. An eighth of --max-connections is reserved for requests, because streams may stay open
- * for ever. Call worker_return_stream() when the stream ends.
+ * Counts one more open stream of the whole server and returns true. If too many streams are open,
+ * returns false instead. An eighth of --max-connections is reserved for requests, because streams
+ * may stay open for ever. Call worker_return_stream() when the stream ends.
  */
 bool worker_take_stream(struct http_worker *worker);
 void worker_return_stream(struct http_worker *worker);

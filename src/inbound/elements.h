@@ -20,8 +20,8 @@ struct elements {
 	json_t *list;
 	size_t count; /* the length of `list`; 0 if `list` is NULL */
 
-	/* the body of the request; between elements_enter() and elements_leave(), input->body is
-	 * the element instead, and elements_leave() restores the body */
+	/* The body of the request, kept here by elements_enter(), which sets input->body to the
+	 * element. elements_leave() sets input->body to the body of the request again. */
 	json_t *body;
 	size_t index;       /* the index of the element that was entered */
 	size_t error_count; /* how many errors had been noted before this element */

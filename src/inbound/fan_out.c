@@ -51,8 +51,8 @@ static struct fan_lane *lane_of(struct fan *fan, struct lane *lane)
 	return found;
 }
 
-/* Renders the answer of the request and frees the arenas of the lanes. All writes are answered, so
- * no other thread uses these arenas any more. */
+/* Renders the answer of the request if the client still waits, and frees the arenas of the lanes.
+ * All writes are answered, so no other thread uses these arenas any more. */
 static void finish(struct fan *fan)
 {
 	struct command *whole = &fan->whole;

@@ -11,11 +11,13 @@
 #include "inbound/input.h"
 
 /*
- * Refuses the request if reading it found errors; otherwise submits the writes to their lanes. The
- * writes must be allocated from the request's arena, and the keys of their commands must be set.
- * When all writes are answered, `render` is called, unless the client is gone, and returns the
- * answer of the request, allocated from `arena`; the answers of the writes are freed afterwards. A
- * write whose lane is full is answered with OVERLOADED.
+ * If reading the request found errors, refuses the request. Otherwise submits the writes to their
+ * lanes; a write whose lane is full is answered with OVERLOADED. The writes must be allocated from
+ * the request's arena, and the keys of their commands must be set.
+ *
+ * When all writes are answered, calls `render`, which must return the answer of the request,
+ * allocated from `arena`. If the client is gone, does not call `render`. In both cases, then frees
+ * the answers of the writes.
  */
 void fan_out(struct input *input, struct lane_set *lanes, struct write **writes, size_t count,
 	struct answer (*render)(struct arena *arena, struct write *const *writes, size_t count));

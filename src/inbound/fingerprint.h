@@ -13,8 +13,9 @@
 /*
  * Sets the record's `fingerprint` and `typed`. The fingerprint covers the method, the route's
  * template, the decoded parameters of path and query, and the body: JSON by its meaning (see
- * base/json_digest.h), anything else byte by byte. A missing body differs from every body. Call it
- * before input_refuse(), which frees the parsed body.
+ * base/json_digest.h), anything else byte by byte. A request without a body never has the same
+ * fingerprint as a request with a body. Call this function before input_refuse(), which frees the
+ * parsed body.
  */
 void fingerprint_request(const struct input *input, struct idempotency_record *record);
 

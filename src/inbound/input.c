@@ -110,7 +110,8 @@ static void refuse_both(struct input *input, const char *field, const char *alia
 	field_error(input, alias, text.data);
 }
 
-/* Returns the field's value, under its name or its alias, or NULL if it is absent or null. */
+/* Returns the value that the body contains under the name `field` or the name `alias`. Returns NULL
+ * if there is no such value, or if the value is null. */
 static json_t *field_value(struct input *input, const char *field, const char *alias)
 {
 	json_t *value = json_object_get(input->body, field);

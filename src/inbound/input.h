@@ -44,12 +44,12 @@ bool input_is_good(const struct input *input);
  */
 bool input_refuse(struct input *input);
 
-/* Notes that `field` is wrong. Does not copy the strings. Ignores errors beyond
+/* Notes that `field` is wrong. `field` and `message` are not copied. Ignores errors beyond
  * INPUT_ERRORS_MAX. */
 void input_error(struct input *input, const char *field, const char *message);
 
-/* Notes an error unless `id` has 1 to 128 bytes and no control characters. Does not check whether
- * it is UTF-8: paths, queries and JSON are checked when they are parsed. */
+/* Notes an error unless `id` has 1 to 128 bytes and no control characters. Does not check for
+ * UTF-8, because paths, queries and JSON have already been checked while they were parsed. */
 void input_check_id(struct input *input, const char *field, struct slice id);
 
 /* Returns a required id from the body. */
@@ -60,8 +60,8 @@ struct slice input_optional_id(struct input *input, const char *field);
 
 /*
  * Returns a required id from the body. The id may also be an integer of at least 0 (1001 and "1001"
- * are the same id); `*is_number` is set to true if it was an integer. `alias` is another name of
- * the field.
+ * are the same id); sets `*is_number` to whether it is an integer. `alias` is another name of the
+ * field.
  */
 struct slice input_id_or_number(
 	struct input *input, const char *field, const char *alias, bool *is_number);
@@ -70,8 +70,8 @@ struct slice input_id_or_number(
  * a list, returns NULL and leaves `*count` unchanged. */
 struct slice *input_ids(struct input *input, const char *field, size_t most, size_t *count);
 
-/* Returns a required text from the body. It must not be blank or longer than `max` bytes; otherwise
- * `message` is noted as the error. */
+/* Returns a required text from the body. If the text is blank or longer than `max` bytes, notes
+ * `message` as the error. */
 struct slice input_text(struct input *input, const char *field, size_t max, const char *message);
 
 /* Returns the value of a query parameter, or {NULL, 0} if it is absent. If the parameter occurs

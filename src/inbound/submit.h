@@ -8,9 +8,9 @@
 #include "inbound/input.h"
 
 /*
- * Refuses the request if reading it found errors; otherwise submits `write` to its lane, with the
- * Idempotency-Key of the request if there is one. `write` must be allocated from the request's
- * arena, and its command's key must be set.
+ * If reading the request found errors, refuses the request. Otherwise submits `write` to its lane,
+ * with the Idempotency-Key of the request if there is one. `write` must be allocated from the
+ * request's arena, and its command's key must be set.
  */
 void submit_write(struct input *input, struct lane_set *lanes, struct write *write);
 
@@ -29,7 +29,8 @@ void submit_write_near(
 void submit_key_as(
 	struct request *request, struct write *write, struct slice key, const struct asked *asked);
 
-/* Refuses the request if reading it found errors; otherwise submits `read` to the read lane. */
+/* If reading the request found errors, refuses the request. Otherwise submits `read` to the read
+ * lane. */
 void submit_read(struct input *input, struct lane_set *lanes, struct read *read);
 
 /* Like submit_read(), except that the command's answer does not become the request's answer.

@@ -1,5 +1,6 @@
-/* Builds answers, problem+json in particular. A problem is rendered at once. Its content is kept
- * beside the body, so that the connection can later render it in another format. */
+/* Builds answers, in particular refusals in the format problem+json. A refusal is rendered at once.
+ * Its content (struct problem) is kept beside the body, so that the connection can later render the
+ * refusal in another format. */
 #include "ports/answer.h"
 
 #include <stdarg.h>

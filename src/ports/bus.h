@@ -84,7 +84,7 @@ struct bus_delivery {
 	uint64_t handle; /* private to the adapter */
 };
 
-/* A group of consumers, and the subjects of its channel that it subscribes to. */
+/* A group of consumers of a channel, and the subjects that the group subscribes to. */
 struct bus_group {
 	const char *name;
 	/* separated by spaces; NULL for all subjects of the channel. On NATS, a group subscribes
@@ -133,10 +133,10 @@ struct producer_ops {
 	 * The next three functions are NULL on engines that carry out one publish at a time. Use a
 	 * producer either with these functions or with publish(), not with both at once.
 	 *
-	 * begin() publishes messages without waiting for their fates. The messages are UNDER_WAY,
-	 * must stay at the same address, and follow the messages of earlier calls. At most
-	 * BUS_BEGUN_MAX calls of begin() may have messages under way. begin() may block until the
-	 * engine has room.
+	 * begin() publishes messages after those of earlier calls, without waiting for their fates.
+	 * The messages are UNDER_WAY, and must stay at the same address until their fates are
+	 * decided. At most BUS_BEGUN_MAX calls of begin() may have messages under way. begin() may
+	 * block until the engine has room.
 	 *
 	 * collect() blocks until more fates are decided, wake() is called, or the earliest
 	 * `until_ns` of the begin() calls under way has come. When that time has come, collect()
@@ -167,8 +167,8 @@ struct consumer_ops {
 	/*
 	 * Waits until a message has arrived or wake() is called, but at most until the monotonic
 	 * time `until_ns`. Writes up to `max` deliveries to `deliveries`, in order within a
-	 * partition, in memory that stays valid until the next fetch. If nothing arrived, returns
-	 * OK and sets `*count` to 0.
+	 * partition. Their slices stay valid until the next fetch. If nothing arrived, returns OK
+	 * and sets `*count` to 0.
 	 */
 	QP_MUST_CHECK enum status (*fetch)(struct consumer *consumer,
 		struct bus_delivery *deliveries, size_t max, size_t *count, int64_t until_ns);
@@ -234,7 +234,7 @@ struct bus_ops {
 	void (*free)(struct bus *bus);
 };
 
-/* The first member of each adapter's own struct. */
+/* Each adapter embeds this struct as the first member of a struct of its own. */
 struct bus {
 	const struct bus_ops *ops;
 	const char *name;   /* the name in /readyz and the metrics, e.g. "gateway-bus" */

@@ -23,8 +23,8 @@
 /*
  * A user's limit in the cache: the hash RateLimiterCache:<userId> with the fields rateLimit,
  * currentCount, windowStart (microseconds since 1970) and windowLength (microseconds). The hash
- * expires with the window. No number except windowStart is negative, counts stay below 10^15 and
- * times below 10^17; a user id has at most 256 bytes.
+ * expires with the window. Only windowStart may be negative; all other numbers are at least 0.
+ * Counts stay below 10^15 and times below 10^17. A user id has at most 256 bytes.
  */
 struct cached_limit {
 	struct slice user_id;
@@ -88,10 +88,10 @@ struct cache_session;
 
 struct cache_session_ops {
 	/*
-	 * For each entry, atomically: reads the hash, grants as much of `wanted` as the limit
-	 * leaves, and adds the grant to currentCount. On a miss, only sets `hit` to false and
-	 * `granted` to 0. If the function returns CACHE_AWAY, the entries are unchanged, but the
-	 * cache may have counted the grants.
+	 * For each element of `limits`, atomically: reads the user's hash, grants as much of
+	 * `wanted` as the limit leaves, and adds the grant to currentCount. On a miss, only sets
+	 * `hit` to false and `granted` to 0. If the function returns CACHE_AWAY, `limits` is
+	 * unchanged, but the cache may have counted the grants.
 	 */
 	QP_MUST_CHECK enum status (*limit_take)(
 		struct cache_session *session, struct cached_limit *limits, size_t count);
@@ -101,32 +101,33 @@ struct cache_session_ops {
 		struct cache_session *session, const struct cached_limit *limits, size_t count);
 
 	/*
-	 * Deletes the hashes of these users. If a deletion fails, the cache remembers it and
-	 * repeats it before the cache is used again.
+	 * Deletes the hashes of these users. If a deletion fails, the adapter remembers the
+	 * deletion and repeats it before it uses the cache again.
 	 */
 	QP_MUST_CHECK enum status (*limit_drop)(
 		struct cache_session *session, const struct slice *user_ids, size_t count);
 
 	/*
-	 * For each entry: fills in the counter, or takes a lease if the cache does not have the
-	 * counter. A cached value that does not have the form that struct cached_counter describes
-	 * counts as a miss. If the function returns CACHE_AWAY, the entries are unchanged, but
-	 * leases may have been taken.
+	 * For each element of `counters`: fills in the counter, or takes a lease if the cache does
+	 * not have the counter. A cached value that does not have the form that struct
+	 * cached_counter describes counts as a miss. If the function returns CACHE_AWAY, `counters`
+	 * is unchanged, but leases may have been taken.
 	 */
 	QP_MUST_CHECK enum status (*counter_get)(
 		struct cache_session *session, struct cached_counter *counters, size_t count);
 
 	/*
-	 * For each entry whose lease is still valid: deletes the lease, and writes the entry unless
-	 * the cache has a later version.
+	 * For each element of `counters` whose lease is still valid: deletes the lease, and writes
+	 * the counter to the cache unless the cache has a later version.
 	 */
 	QP_MUST_CHECK enum status (*counter_fill)(
 		struct cache_session *session, const struct cached_counter *counters, size_t count);
 
 	/*
-	 * Call it after a change has committed. For each entry: replaces the cached counter, unless
-	 * the cached version is later. Always deletes the lease and the list. If a refresh fails,
-	 * the counter, the lease and the list are deleted before the cache is used again.
+	 * Call it after a change has committed. For each element of `counters`: replaces the cached
+	 * counter, unless the cached version is later. Always deletes the lease and the list. If a
+	 * refresh fails, the counter, the lease and the list are deleted before the cache is used
+	 * again.
 	 *
 	 * A counter that is not in the cache is not written: a later version may have been cached
 	 * and then deleted or expired. The next reader puts the counter into the cache.
@@ -180,7 +181,7 @@ struct cache_ops {
 	void (*free)(struct cache *cache);
 };
 
-/* The first member of each adapter's own struct. */
+/* Each adapter embeds this struct as the first member of a struct of its own. */
 struct cache {
 	const struct cache_ops *ops;
 	const char *name;       /* the name in /readyz and the metrics, e.g. "cache" */

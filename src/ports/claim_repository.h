@@ -2,8 +2,8 @@
  * Claims and releases the rows of outboxes, notifications and outbound messages. Each of these rows
  * stands for work outside the store: an event to publish, or a notification or message to send. A
  * worker claims a row under a lease, works on it outside any transaction, and ends the claim with
- * an UPDATE that checks the row's status, owner and epoch. So a worker that stalled until another
- * worker claimed its row changes nothing when it wakes up.
+ * an UPDATE that checks the row's status, owner and epoch. So if a worker stalls and another worker
+ * claims its row meanwhile, the stalled worker changes nothing when it wakes up.
  *
  *   state     event                     next       columns
  *   PENDING   claim, when it is due     BUSY       locked_by, locked_at, lease_until set;
@@ -19,9 +19,9 @@
  *   FAILED    discard                   DISCARDED
  *   DONE      resend (outbox)           PENDING    attempt_count 0, due at once
  *
- * Every end of a claim empties lease_until. The column status contains IN_FLIGHT for BUSY and
- * PUBLISHED for DONE in outboxes, PROCESSING and SENT in notifications, and SENDING and SENT in
- * outbound messages. Functions block and return a status that ports/store.h lists.
+ * Every end of a claim empties lease_until. For the states BUSY and DONE, the column status
+ * contains IN_FLIGHT and PUBLISHED in outboxes, PROCESSING and SENT in notifications, and SENDING
+ * and SENT in outbound messages. Functions block and return a status that ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_CLAIM_REPOSITORY_H
 #define QUIPU_PORTS_CLAIM_REPOSITORY_H
@@ -125,7 +125,7 @@ struct claim_repository_ops {
 		struct claim_row *rows);
 };
 
-/* The first member of each adapter's own repository. */
+/* Each adapter embeds this struct as the first member of its own repository. */
 struct claim_repository {
 	const struct claim_repository_ops *ops;
 };

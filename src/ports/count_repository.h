@@ -32,7 +32,7 @@ struct count_addition {
 	int64_t lowest;
 	int64_t highest;
 
-	bool applied;  /* output: false if the count is missing or an addition leaves its bounds */
+	bool applied;  /* output: false if the count is missing or would leave its bounds */
 	int64_t value; /* output: the value after the addition */
 };
 
@@ -83,7 +83,7 @@ struct count_repository_ops {
 		struct count_row *rows);
 };
 
-/* The first member of each adapter's own repository. */
+/* Each adapter embeds this struct as the first member of its own repository. */
 struct count_repository {
 	const struct count_repository_ops *ops;
 };

@@ -77,7 +77,7 @@ struct counter_repository_ops {
 		struct counter_message *messages);
 };
 
-/* The first member of each adapter's own repository. */
+/* Each adapter embeds this struct as the first member of its own repository. */
 struct counter_repository {
 	const struct counter_repository_ops *ops;
 	const struct eraser *eraser;

@@ -65,11 +65,11 @@ struct dead_letter_repository_ops {
 		struct dead_letter *letter, bool *found);
 
 	/*
-	 * Resolves a letter. REPLAY makes an event, notification or outbound message PENDING again,
-	 * but only marks poison as replayed, because only the service knows what to do with its
-	 * payload. DISCARD drops the letter. If there is no unresolved letter of this name, or if
-	 * the row that REPLAY would make PENDING was swept, sets `found` to false and changes
-	 * nothing. Must be called in a transaction.
+	 * Resolves a letter. REPLAY makes an event, notification or outbound message PENDING again.
+	 * A letter of the kind poison is merely marked as replayed, because only the service knows
+	 * what to do with its payload. DISCARD drops the letter. If there is no unresolved letter
+	 * of this name, or if the row that REPLAY would make PENDING was swept, sets `found` to
+	 * false and changes nothing. Must be called in a transaction.
 	 */
 	QP_MUST_CHECK enum status (*resolve)(const struct dead_letter_repository *repository,
 		struct session *session, const struct dead_letter_resolution *resolution,
@@ -81,7 +81,7 @@ struct dead_letter_repository_ops {
 		struct session *session, struct slice kind, int64_t *count);
 };
 
-/* The first member of each adapter's own repository. */
+/* Each adapter embeds this struct as the first member of its own repository. */
 struct dead_letter_repository {
 	const struct dead_letter_repository_ops *ops;
 };

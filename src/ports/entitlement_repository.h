@@ -162,9 +162,9 @@ struct entitlement_repository_ops {
 		int64_t *now_us);
 
 	/*
-	 * Looks up `sources`, and fills in all members but `reason` of those that exist. Sets in
-	 * each row how many sources it has, including those that are not in `sources`. Must be
-	 * called in the transaction that has locked the rows.
+	 * Looks up `sources`, and fills in all members except `reason` of each source that exists.
+	 * Sets in each row how many sources the row has, including sources that are not in
+	 * `sources`. Must be called in the transaction that has locked the rows.
 	 */
 	QP_MUST_CHECK enum status (*find_sources)(const struct entitlement_repository *repository,
 		struct session *session, struct entitlement_row *rows, size_t row_count,
@@ -222,7 +222,7 @@ struct entitlement_repository_ops {
 		struct session *session, int keep_months);
 };
 
-/* The first member of each adapter's own repository. */
+/* Each adapter embeds this struct as the first member of its own repository. */
 struct entitlement_repository {
 	const struct entitlement_repository_ops *ops;
 	const struct eraser *eraser;

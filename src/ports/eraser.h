@@ -46,7 +46,7 @@ struct eraser_ops {
 		const struct eraser *eraser, struct session *session, struct erasure *erasure);
 };
 
-/* The first member of each adapter's own eraser. */
+/* Each adapter embeds this struct as the first member of its own eraser. */
 struct eraser {
 	const struct eraser_ops *ops;
 	const char *service;                   /* e.g. "dialogs" */

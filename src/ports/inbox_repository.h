@@ -27,7 +27,7 @@ struct inbox_repository_ops {
 		struct session *session, int64_t age_us, size_t limit, size_t *deleted);
 };
 
-/* The first member of each adapter's own repository. */
+/* Each adapter embeds this struct as the first member of its own repository. */
 struct inbox_repository {
 	const struct inbox_repository_ops *ops;
 };

@@ -82,7 +82,7 @@ struct limit_repository_ops {
 		struct limit_row *rows);
 };
 
-/* The first member of each adapter's own repository. */
+/* Each adapter embeds this struct as the first member of its own repository. */
 struct limit_repository {
 	const struct limit_repository_ops *ops;
 	const struct eraser *eraser;

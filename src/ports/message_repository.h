@@ -159,7 +159,7 @@ struct message_repository_ops {
 		size_t count);
 };
 
-/* The first member of each adapter's own repository. */
+/* Each adapter embeds this struct as the first member of its own repository. */
 struct message_repository {
 	const struct message_repository_ops *ops;
 	const struct eraser *eraser;

@@ -58,7 +58,7 @@ struct notification_repository_ops {
 		struct notification_facts *rows);
 };
 
-/* The first member of each adapter's own repository. */
+/* Each adapter embeds this struct as the first member of its own repository. */
 struct notification_repository {
 	const struct notification_repository_ops *ops;
 	const struct eraser *eraser;

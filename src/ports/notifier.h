@@ -66,11 +66,11 @@ struct notifier_ops {
 	void (*free)(struct notifier *notifier);
 };
 
-/* How long a notice may take in addition to its timeout, while the sending thread handles other
+/* How much longer than its timeout a notice may take, because the sending thread also handles other
  * notices. */
 #define NOTIFIER_SLACK_NS NS_PER_S
 
-/* The first member of each adapter's own struct. */
+/* Each adapter embeds this struct as the first member of a struct of its own. */
 struct notifier {
 	const struct notifier_ops *ops;
 	const char *engine; /* "log", "console", "webhook" */

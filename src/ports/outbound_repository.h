@@ -1,8 +1,8 @@
 /*
  * Stores the gateway's messages on their way to a provider. The table queued_messages has the
  * messages that the gateway has published and the sender has not taken from the bus yet. The table
- * outbound_messages has one row for each message that the sender has taken from the bus; by these
- * rows the sender also recognises repeated events. Functions block and return a status that
+ * outbound_messages has one row for each message that the sender has taken from the bus; the sender
+ * also uses these rows to recognise repeated events. Functions block and return a status that
  * ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_OUTBOUND_REPOSITORY_H
@@ -64,7 +64,7 @@ struct outbound_repository_ops {
 		struct session *session, int64_t age_us, size_t limit, size_t *deleted);
 };
 
-/* The first member of each adapter's own repository. */
+/* Each adapter embeds this struct as the first member of its own repository. */
 struct outbound_repository {
 	const struct outbound_repository_ops *ops;
 	const struct claim_repository *claims; /* a claim's key is the user's id */

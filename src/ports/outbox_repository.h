@@ -35,7 +35,7 @@ struct outbox_repository_ops {
 		struct session *session, int64_t since_us, struct slice who, size_t *count);
 };
 
-/* The first member of each adapter's own repository. */
+/* Each adapter embeds this struct as the first member of its own repository. */
 struct outbox_repository {
 	const struct outbox_repository_ops *ops;
 	const struct claim_repository *claims;

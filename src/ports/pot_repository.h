@@ -145,7 +145,7 @@ struct pot_repository_ops {
 		struct coin_facts *coins);
 };
 
-/* The first member of each adapter's own repository. */
+/* Each adapter embeds this struct as the first member of its own repository. */
 struct pot_repository {
 	const struct pot_repository_ops *ops;
 };

@@ -1,7 +1,8 @@
 /*
  * A relational store provides what every service needs: sessions, transactions, idempotency keys.
  * Implemented by adapters/store/sqlite and adapters/store/postgres, and wrapped by
- * adapters/store/tracing, which logs, and by tests/unit/faulty_store.h, which fails on demand.
+ * adapters/store/tracing, which logs each call, and by tests/unit/faulty_store.h, whose calls fail
+ * when a test wants it.
  *
  * A session is one connection. One thread uses it at a time, and all of its functions block. A
  * transaction runs from begin() to commit() or rollback() on a session of the kind SESSION_WRITE. A
@@ -77,7 +78,8 @@ struct idempotency_record {
 	 */
 	struct slice owner; /* empty if the record is not pending */
 	bool lease_is_over; /* set by idempotency_find */
-	/* text of the service, which may need it if a later attempt begins the effect again */
+	/* a text that the service stores with a pending record, and that it may need if a later
+	 * attempt begins the effect again */
 	struct slice note;
 	bool was_ours; /* set by idempotency_claim, idempotency_finish, idempotency_forget and
 			  idempotency_release: the call has changed the record */
@@ -90,12 +92,13 @@ struct idempotency_record {
 bool idempotency_is_same(const struct idempotency_record *record, struct slice stored);
 
 /*
- * Selects a page of a table: at most `limit` rows whose key is greater than `after`, sorted by key
- * and all from one snapshot. The caller provides an array for `limit` rows.
+ * Selects a page of a table: at most `limit` rows whose key is greater than `after`. The rows are
+ * sorted by key and all come from one snapshot. The caller provides an array for `limit` rows.
  */
 struct row_page {
 	struct slice user_id; /* whose rows to list; empty for lists of all users' rows */
-	/* the values of the key's text columns; the second is empty if there is only one column */
+	/* the values of the key's text columns in the row after which the page begins; the second
+	 * is empty if the key has only one text column */
 	struct slice after[2];
 	/* List only rows whose first key column is at least `from` and, unless `until` is empty,
 	 * below `until`. Only lists of counts use these two members. */
@@ -166,20 +169,21 @@ struct session_ops {
 	QP_MUST_CHECK enum status (*idempotency_claim)(
 		struct session *session, struct idempotency_record *records, size_t count);
 
-	/* Makes the stored answers of records final, because their effects succeeded. Changes only
-	 * records that their `owner` still owns. Records are sorted by scope and key. Must be
-	 * called in a transaction. */
+	/* Makes the stored answers of records final, because their effects succeeded. Changes a
+	 * stored record only if the `owner` in the given record still owns it. Records are sorted
+	 * by scope and key. Must be called in a transaction. */
 	QP_MUST_CHECK enum status (*idempotency_finish)(
 		struct session *session, struct idempotency_record *records, size_t count);
 
-	/* Deletes records, because their effects never happened. Deletes only records that their
-	 * `owner` still owns. Records are sorted by scope and key. Must be called in a
-	 * transaction. */
+	/* Deletes records, because their effects never happened. Deletes a stored record only if
+	 * the `owner` in the given record still owns it. Records are sorted by scope and key. Must
+	 * be called in a transaction. */
 	QP_MUST_CHECK enum status (*idempotency_forget)(
 		struct session *session, struct idempotency_record *records, size_t count);
 
-	/* Ends the leases of records now, because their owner gives the records up. Changes only
-	 * records that their `owner` still owns. Must be called in a transaction. */
+	/* Ends the leases of records now, because their owner gives the records up. Changes a
+	 * stored record only if the `owner` in the given record still owns it. Must be called in a
+	 * transaction. */
 	QP_MUST_CHECK enum status (*idempotency_release)(
 		struct session *session, struct idempotency_record *records, size_t count);
 
@@ -202,7 +206,7 @@ struct session_ops {
 	void (*close)(struct session *session);
 };
 
-/* The first member of each adapter's own session. */
+/* Each adapter embeds this struct as the first member of its own session. */
 struct session {
 	const struct session_ops *ops;
 	struct store *store;
@@ -274,7 +278,7 @@ struct store_ops {
 	void (*free)(struct store *store);
 };
 
-/* The first member of each adapter's own store. */
+/* Each adapter embeds this struct as the first member of its own store. */
 struct store {
 	const struct store_ops *ops;
 	const struct store_repositories *repositories;

@@ -12,7 +12,7 @@
 
 #define TABLE_COLUMNS_MAX 48
 
-/* A table of the source. */
+/* A table of the store whose tables are copied. */
 struct table_facts {
 	const char *name;
 	const char *columns[TABLE_COLUMNS_MAX];
@@ -34,7 +34,7 @@ struct cell {
 enum table_step { TABLE_ROW, TABLE_END, TABLE_FAILED };
 
 /* A checksum of a table that does not depend on the order of its rows: the number of rows, and the
- * sum of their hashes. */
+ * sum of the hashes of all rows. */
 struct table_sum {
 	int64_t rows;
 	uint64_t hash; /* modulo 2^63 */

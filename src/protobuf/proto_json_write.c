@@ -37,7 +37,7 @@ static void write_real(struct buffer *out, double number, bool is_float)
 	}
 	if (number == 0) {
 		buffer_text(
-			out, signbit(number) ? "-0.0" : "0"); /* -0 would be read as an integer */
+			out, signbit(number) ? "-0.0" : "0"); /* -0 would be read as integer 0 */
 		return;
 	}
 	for (int digits = is_float ? 6 : 15; digits <= (is_float ? 9 : 17); digits++) {
@@ -65,8 +65,8 @@ static int64_t clamp(int64_t number, int64_t least, int64_t most)
 
 /*
  * Writes a time in RFC 3339. The fraction of the second has 0, 3, 6 or 9 digits, as proto3
- * requires. A time outside the range that proto3 allows is written as the nearest time in that
- * range.
+ * requires. Seconds and nanoseconds outside the ranges that proto3 allows are written as the
+ * nearest values in those ranges.
  */
 static void write_time(struct buffer *out, const Google__Protobuf__Timestamp *time)
 {

@@ -3,8 +3,8 @@
  * protobuf-c's descriptors. Supports all messages of a proto3 file, with two kinds of exceptions.
  * Messages that contain themselves, or that use well-known types other than Timestamp, are detected
  * at start by proto_check(). Messages that use maps or json_name are not supported either, but are
- * not detected, because the descriptors do not show maps and json_name. All functions are pure and
- * thread-safe.
+ * not detected, because the descriptors do not show maps and json_name. All functions are
+ * thread-safe and have no side effects.
  */
 #ifndef QUIPU_PROTOBUF_PROTO_MESSAGE_H
 #define QUIPU_PROTOBUF_PROTO_MESSAGE_H
@@ -20,9 +20,11 @@ enum proto_encoding { PROTO_JSON, PROTO_BINARY };
 /* The reason why a message cannot be read. The texts are static or allocated from the arena passed
  * to proto_read(). */
 struct proto_error {
-	bool is_argument;  /* the message can be decoded, but the field must not have this value */
-	const char *where; /* the field, e.g. "coins[0].kind"; "" for the message as a whole */
-	const char *why;   /* e.g. "must be a 32-bit integer" */
+	bool is_argument; /* the message can be decoded, but the field must not have this value */
+	/* the field: in JSON its path, e.g. "coins[0].kind", in the binary encoding only its name;
+	 * "" for the message as a whole */
+	const char *where;
+	const char *why; /* e.g. "must be a 32-bit integer" */
 };
 
 /* Aborts if a message of this type, or a message in it, contains itself or is a well-known type

@@ -1,7 +1,7 @@
 /*
  * A command is one request on its way through a lane: a loop creates it, a lane holds it, the
- * lane's consumer thread answers it, and the loop sends the answer. It has one owner at any time,
- * and its arena moves with it.
+ * lane's consumer thread answers it, and the loop sends the answer. A command has one owner at any
+ * time, and its arena moves with it.
  */
 #ifndef QUIPU_RUNTIME_COMMAND_H
 #define QUIPU_RUNTIME_COMMAND_H
@@ -25,8 +25,8 @@ struct command_type {
 	bool is_write;
 };
 
-/* An answer that may have more bytes than this is large. Readers and connections limit how many
- * large answers they look up at once. */
+/* A large answer is one that may have more than LARGE_ANSWER bytes. Readers limit how many large
+ * answers they look up at once, and connections limit how many they wait for at once. */
 #define LARGE_ANSWER 4096
 
 struct command {
@@ -37,9 +37,9 @@ struct command {
 	struct arena *arena;  /* memory for the answer */
 	/* the row that the command changes, or the user whose rows it reads; may be empty */
 	struct slice key;
-	/* the hash of `key`, or of another key if the command must run in the lane of that key; 0
-	 * for a read without a key. It chooses the write lane, so changes of one key keep their
-	 * order */
+	/* The hash of `key`, or of another key if the command must run in the lane of that key; 0
+	 * for a read without a key. The hash chooses the lane of a write, so changes of one key
+	 * keep their order. */
 	uint64_t hash;
 	/* the memory that the command occupies; counts against the lane's limit */
 	size_t bytes;
@@ -47,10 +47,10 @@ struct command {
 	 * batch; 0 means 1 */
 	size_t weight;
 	int64_t deadline_ns; /* monotonic time after which the client no longer waits */
-	/* the most bytes that the answer can take; limits on large answers apply only if this is
+	/* the most bytes that the answer can take; the answer counts as large if `answer_max` is
 	 * more than LARGE_ANSWER */
 	size_t answer_max;
-	/* set by the loop; the lane's consumer checks it before it starts the command */
+	/* set by the loop; the lane's consumer reads this flag before it starts the command */
 	atomic_bool client_gone;
 	struct answer answer;
 	/* counts the answers that loops have not taken yet; may be NULL */

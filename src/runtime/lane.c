@@ -3,8 +3,8 @@
  * sleeps, so submitting to a busy consumer needs no system call. The commands that arrive while a
  * batch commits form the next batch.
  *
- * This invariant holds under the lock: every waiting command is counted in exactly one element of
- * shares[g] for each g (see GROUPS).
+ * This invariant holds under the lock: for each group g of hash bits (see GROUPS), every waiting
+ * command is counted in exactly one element of shares[g].
  */
 #include "runtime/lane.h"
 
@@ -168,8 +168,9 @@ static void wait_for_work(struct lane *lane, int64_t until_ns)
 	lane->woken = false;
 }
 
-/* Returns whether the consumer may also take `command`: `taken` is the weight that the consumer has
- * taken so far, and `max` is the limit of that weight. Returns false if `command` is NULL. */
+/* Returns whether the consumer may take `command` in addition to the commands that it has taken so
+ * far: `taken` is their weight, and `max` is the limit of the weight. Returns false if `command` is
+ * NULL. */
 static bool fits(const struct command *command, size_t taken, size_t max)
 {
 	return command && taken < max && weight_fits(taken, command_weight(command), max);

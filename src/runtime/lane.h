@@ -32,11 +32,11 @@ size_t lane_depth(struct lane *lane);
 QP_MUST_CHECK enum status lane_submit(struct lane *lane, struct command *command);
 
 /*
- * For the consumer: appends waiting commands to `out`, up to a total weight of `max`, or a single
- * command that is heavier. If no command waits, blocks until a command arrives, lane_wake() is
- * called or monotonic time `until_ns` has passed; INT64_MAX waits without limit, 0 does not wait.
- * Returns false if the lane is closed and both the lane and `out` are empty; the consumer can then
- * end. Otherwise returns true.
+ * For the consumer: appends waiting commands to `out`, up to a total weight of `max`. If the first
+ * command alone is heavier than `max`, appends only this command. If no command waits, blocks until
+ * a command arrives, the lane is closed, lane_wake() is called, or monotonic time `until_ns` has
+ * passed; INT64_MAX waits without limit, 0 does not wait. Returns false if the lane is closed and
+ * both the lane and `out` are empty; the consumer can then end. Otherwise returns true.
  */
 bool lane_take(struct lane *lane, struct command_list *out, size_t max, int64_t until_ns);
 

@@ -18,10 +18,10 @@
 
 /*
  * Loops run at this nice value, which is a low priority. So when processors are scarce, work that
- * was already accepted runs first: the database on the same machine, relays and intakes finish
- * their batches before loops accept more. Threads that take commands from lanes also run at this
- * priority. At a higher priority they would preempt the loops at each request, and batches would be
- * small.
+ * was already accepted runs first: a database on the same machine, the relays and the intakes
+ * finish their batches, and only then do loops accept more requests. Threads that take commands
+ * from lanes also run at this priority. At a higher priority these threads would preempt the loops
+ * at each request, and batches would be small.
  */
 #define LOOP_NICE 5
 

@@ -23,7 +23,7 @@ struct loop;
 struct loop *loop_new(void (*after_tasks)(void *context), void *context);
 
 /* Returns libuv's loop, for setting up handles. Before loop_start() any thread may use libuv's
- * loop, afterwards only the loop's own thread. */
+ * loop; afterwards only the loop's own thread may use it. */
 uv_loop_t *loop_uv(struct loop *loop);
 
 /* Starts the thread, at a lower priority than most other threads (see loop.c). Does not copy

@@ -305,8 +305,8 @@ def test_a_copy_that_fails_says_where_things_stand_and_what_to_do(moved_from, bi
         file.execute("UPDATE pot SET pot_name = char(0)")
     failed = copy(binary, store, database)
     assert failed.returncode == 1 and "PostgreSQL says" in failed.stderr, failed.stderr
-    assert f"Until the copy is complete, no server can start on the folder, because {store.data}/moved exists, and no server " \
-        "can start on the database." in failed.stderr
+    assert "Until the copy is complete, no server can start on the database, and no server can start on the folder while " \
+        f"{store.data}/moved exists." in failed.stderr
     assert "Remove the cause and run quipu copy again" in failed.stderr
     with contextlib.closing(sqlite3.connect(store.data / "pots.db")) as file, file:
         file.execute("UPDATE pot SET pot_name = ?", (good,))

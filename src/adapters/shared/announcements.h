@@ -1,5 +1,5 @@
 /*
- * The announcements that an adapter has yet to send to other processes. Each announcement is sent
+ * The announcements that an adapter must still send to other processes. Each announcement is sent
  * at most once every ANNOUNCE_EVERY_NS, however often it is added. The adapter's waker is the
  * thread that sends these announcements and receives the announcements of other processes. While
  * the waker has nothing to send or receive, it blocks in announcements_wait(). Any thread may call

@@ -1,6 +1,7 @@
 /*
  * A list of callbacks, each for one announcement. Any thread may call these functions. A callback
- * must not block and must not add or remove listeners, because the list is locked while it runs.
+ * must not block and must not add or remove listeners, because the list is locked while the
+ * callback runs.
  */
 #ifndef QUIPU_ADAPTERS_SHARED_LISTENERS_H
 #define QUIPU_ADAPTERS_SHARED_LISTENERS_H

@@ -13,8 +13,8 @@
 
 /*
  * Configures a new connection. By default SQLite checkpoints when the last connection is closed.
- * This is switched off, because only the writer may checkpoint, and because the write-ahead log is
- * still needed when the file is reopened after an I/O error.
+ * This function switches that off for two reasons: only the writer may checkpoint, and the
+ * write-ahead log is still needed when the file is reopened after an I/O error.
  */
 static int configure(sqlite3 *db, const char *pragmas)
 {

@@ -43,7 +43,7 @@
 
 struct sqlite_connection {
 	sqlite3 *db;  /* NULL while the connection is not open */
-	int os_error; /* errno of the last failure before the connection was closed */
+	int os_error; /* the errno of the last failure, saved when the connection is closed */
 	struct {
 		const char *sql;
 		sqlite3_stmt *stmt;

@@ -1,8 +1,8 @@
 /*
- * An announcement says that some counter has changed, but not whose. Naming the users would take
- * one message per change. Instead, the feed reads the counters of all users who have a stream in
- * this process, at most once every PAUSE_NS. The cost depends on the number of streams, not on the
- * number of changes.
+ * An announcement says that some counter has changed, but not whose counter. If announcements named
+ * users, every change would need an announcement of its own. Instead, the feed reads the counters
+ * of all users who have a stream in this process, at most once every PAUSE_NS. The cost depends on
+ * the number of streams, not on the number of changes.
  */
 #include "services/counters/counter_feed.h"
 
@@ -17,7 +17,7 @@
 #define LOOK_NS (5 * NS_PER_S) /* the longest time between two reads of the counters */
 #define SELDOM_NS (3600 * NS_PER_S)
 #define PAUSE_NS (20 * NS_PER_MS)  /* the shortest pause after a read of the counters */
-#define RETRY_NS (200 * NS_PER_MS) /* the pause after a read that the store did not answer */
+#define RETRY_NS (200 * NS_PER_MS) /* how long to wait if the store did not answer a read */
 #define CHUNK 1000
 
 struct counter_feed {
@@ -28,8 +28,8 @@ struct counter_feed {
 	pthread_t thread;
 };
 
-/* Set while this thread announces rows that it has already published, so that the feed does not
- * read them again. */
+/* True while this thread announces counters that it has itself published to the streams, so that
+ * the feed of this process does not read these counters again. */
 static _Thread_local bool is_own;
 
 static void publish(struct hub *hub, struct arena *arena, const struct counter_row *row)

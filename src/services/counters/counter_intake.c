@@ -4,8 +4,8 @@
  * the message's state is set to "read", and the later "new" event changes nothing.
  *
  * After a commit, the intake updates the cache, then the streams, and then acknowledges the events.
- * If it crashes before the acknowledgement, the events are delivered again. They then change
- * nothing, but they still refresh the cache.
+ * If the process crashes before the acknowledgement, the bus delivers the events again. The
+ * repeated events change nothing in the store, but they still refresh the cache.
  */
 #include <stdlib.h>
 
@@ -52,8 +52,8 @@ void counter_intake_free(struct counter_intake *intake)
 
 /*
  * Reads an event. Returns NULL if it is valid, otherwise what is wrong with it. Refuses events
- * older than AGE_MAX_US: the state of their messages may have been deleted, so the messages could
- * be counted twice.
+ * older than AGE_MAX_US: the state of their messages may have been deleted, so to apply such an
+ * event again could count a message twice.
  */
 static const char *read_event(
 	struct arena *arena, const struct bus_delivery *delivery, struct message_event *event)
@@ -254,7 +254,7 @@ static void refresh_cache(struct cache_session *cache, struct arena *arena,
 		cached[i].updated_us = rows[i].updated_us;
 	}
 	status = cache->ops->counter_refresh(cache, cached, count);
-	(void)status; /* if this fails, the adapter deletes the counters before the cache is used */
+	(void)status; /* on failure, the adapter deletes these counters before the next use */
 }
 
 void counters_publish(struct counters *counters, struct cache_session *cache, struct arena *arena,

@@ -215,11 +215,14 @@ static void find_gap(struct slice user_id, const struct message *unread, size_t 
 	}
 }
 
-/* Reads a page of the counted messages and a page of the user's unread messages, and compares them.
- * The counted messages must be read first: a message that was counted by then and is not unread
- * later has really been read, because no message becomes unread again. In the other order, a
- * message sent between the two reads would look counted but not unread, and the repair would mark
- * it as read for ever. Uses its own sessions, because it reads outside the transaction. */
+/*
+ * Fetches a page of the counted messages and then a page of the user's unread messages, and
+ * compares them. The counted messages must be fetched first: if a message is counted in the first
+ * page and not unread in the second, the user has really read it, because no message becomes unread
+ * again. In the other order, a message sent between the two queries would look counted but not
+ * unread, and the repair would mark it as read for ever. Uses its own sessions, because it reads
+ * outside the transaction.
+ */
 static enum status read_gap(const struct repair *repair, struct arena *arena, struct gap *gap)
 {
 	const struct counters *counters = repair->verifier->counters;

@@ -44,8 +44,10 @@ struct counter_verifier {
 void counter_verify_open(struct counter_verifier *verifier);
 void counter_verify_close(struct counter_verifier *verifier);
 
-/* Updates the cache and streams of repaired users. Called by every committer of the counters' lanes
- * after each COMMIT; does nothing on the thread of a committer that runs no repairs. */
+/*
+ * Updates the cache and streams of repaired users. Every committer of the counters' lanes calls
+ * this after each COMMIT. On the thread of a committer that runs no repairs, the call does nothing.
+ */
 void counter_verify_committed(struct counter_verifier *verifier);
 
 /*

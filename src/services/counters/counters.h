@@ -47,7 +47,8 @@ void counter_write(struct buffer *body, const struct counter_row *row);
 
 /* ---- counting ---- */
 
-/* Either new messages or messages that were read, and the resulting counters. */
+/* Messages to apply to counters, either all of them new or all of them read, and the counters that
+ * result. */
 struct counter_counting {
 	struct arena *arena;
 	bool is_read; /* true if the messages were read, false if they are new */

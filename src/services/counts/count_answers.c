@@ -85,7 +85,8 @@ static void write_bound(struct buffer *members, const char *name, const struct c
 		buffer_format(members, ",\"%s\":null", name);
 }
 
-/* Adds the count's state if the state is the reason for the refusal. */
+/* If the count's state is the reason for the refusal, adds the state to `members`, the members of
+ * the problem. */
 static void write_state(struct buffer *members, enum status status, const struct count_state *state)
 {
 	if (status != STATUS_COUNT_OUT_OF_BOUNDS && status != STATUS_COUNT_VALUE_CONFLICT)
@@ -124,7 +125,7 @@ static struct wording wording_of(enum status status)
 }
 
 /* Returns the problem that answers a refused change. `members` holds additional members of the
- * problem; the count's state is appended to them if it is the reason for the refusal. */
+ * problem; if the count's state is the reason for the refusal, the state is appended to them. */
 static struct answer answer_refused(struct buffer *members, struct slice item_id,
 	enum status status, const struct count_state *state)
 {
@@ -166,7 +167,8 @@ struct answer count_answer_change(const struct count_command *command, enum stat
 
 /* ---- batches ----------------------------------------------------------------------------- */
 
-/* Writes the result of a refused change: the same problem that answers a single request. */
+/* Writes the result of a refused change in a batch: the same problem that would answer the change
+ * as a single request. */
 static void write_problem(struct buffer *body, struct slice item_id, struct slice problem)
 {
 	buffer_text(body, "{\"itemId\":");

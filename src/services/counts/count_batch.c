@@ -1,6 +1,6 @@
 /*
- * Forty increments of one count become one UPDATE by 40, and each caller still gets the value right
- * after its own increment. A batch runs in one of two ways:
+ * Forty increments of one count become one UPDATE by 40. Even so, each caller gets the value that
+ * the count had just after the caller's own increment. A batch runs in one of two ways:
  *
  *   plain   only additions, whose sums do not overflow: one UPDATE for all counts, without reading
  *           them first
@@ -50,8 +50,8 @@ struct count_command *count_command_of(struct write *write)
 struct group {
 	struct write_group commands;
 	struct count_fold fold;
-	/* true if all commands are additions, their sum does not overflow, and none of them was
-	 * UNAPPLIED before */
+	/* true if all commands are additions, their sum does not overflow, and no earlier
+	 * transaction left one of them UNAPPLIED */
 	bool is_plain;
 };
 
@@ -95,7 +95,7 @@ static bool all_plain(const struct group *groups, size_t count)
 	return true;
 }
 
-/* Answers each caller with the value right after its own addition. */
+/* Answers each caller with the value that the count had just after the caller's own addition. */
 static void answer_additions(const struct group *group, int64_t final_value)
 {
 	int64_t value = final_value - group->fold.sum;
@@ -136,8 +136,8 @@ static enum status add_all(const struct count_repository *repository, struct ses
 }
 
 /* Marks the commands of these groups as UNAPPLIED, because the one statement of TRANSACTION_SINGLE
- * did not apply them: the count does not exist or would exceed its bounds, or the sum of some
- * additions of the batch overflows. */
+ * did not apply them. There are three possible reasons: the count does not exist, the count would
+ * exceed its bounds, or the sum of some additions in the batch overflows. */
 static void leave_unapplied(const struct group *groups, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {

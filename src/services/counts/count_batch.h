@@ -38,7 +38,7 @@ extern const struct command_type count_command_type;
 /* Creates a command in `arena`, zeroed except for its type. */
 struct count_command *count_command_new(struct arena *arena);
 
-/* Aborts unless `write` is a count command. */
+/* Returns the command that `write` belongs to. Aborts if `write` is not a count command. */
 struct count_command *count_command_of(struct write *write);
 
 /* Returns true if the batch has only additions without steps, so that one statement can apply

@@ -3,8 +3,9 @@
  * every command of the batch in memory, in order of arrival.
  *
  * A command with steps runs in the lane of its first item. Its other items may belong to other
- * lanes, whose commands run at the same time. As with commands of another process, only row locks
- * keep these commands apart, and all commands take row locks in the same order.
+ * lanes, whose commands run at the same time. Only row locks keep these commands apart, as they do
+ * for commands of other processes. All commands take row locks in the same order, so they cannot
+ * deadlock.
  */
 #ifndef QUIPU_SERVICES_COUNTS_BULK_H
 #define QUIPU_SERVICES_COUNTS_BULK_H

@@ -1,9 +1,9 @@
 /*
  * POST /api/v1/counts/batch is handled in one of two ways. Independent changes are submitted to
  * their own lanes, each with its own Idempotency-Key if it has one, as if they were separate
- * requests. An atomic batch becomes one command in one transaction. So does a batch with one
- * Idempotency-Key for all changes, because everything under one Idempotency-Key must commit
- * together or not at all.
+ * requests. An atomic batch becomes one command, which runs in one transaction. A batch with one
+ * Idempotency-Key for all changes also becomes one command, because everything under one
+ * Idempotency-Key must commit together or not at all.
  */
 #include "base/hash.h"
 #include "base/uuid.h"

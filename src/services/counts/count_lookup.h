@@ -11,7 +11,7 @@ struct count_lookup {
 	struct read read;
 	const struct slice *item_ids;
 	size_t item_count;
-	/* true: answers with one object or 404; false: with a list that leaves out unknown ids */
+	/* true: the answer is one object, or 404; false: it is a list without the unknown ids */
 	bool single;
 };
 
@@ -20,7 +20,7 @@ extern const struct command_type count_lookup_type;
 /* Creates a zeroed lookup in `arena`, and sets its type. */
 struct count_lookup *count_lookup_new(struct arena *arena);
 
-/* Aborts unless `read` is a count lookup. */
+/* Returns the lookup that `read` belongs to. Aborts if `read` is not a count lookup. */
 struct count_lookup *count_lookup_of(struct read *read);
 
 /* Sorts rows by id and drops duplicates, in place. Returns how many remain. */

@@ -21,8 +21,9 @@ static enum status set_value(struct count_state *state, int64_t value)
 	return STATUS_OK;
 }
 
-/* A sum that overflows int64 also exceeds max (or falls below min, if the amount is negative). So
- * the refusal is OUT_OF_BOUNDS if the count has this bound, otherwise OVERFLOW. */
+/* A sum that overflows int64 upwards also exceeds the count's max, and a sum that overflows
+ * downwards is also below its min. If the count has that bound, the change is therefore refused
+ * with OUT_OF_BOUNDS; otherwise it is refused with OVERFLOW. */
 static enum status add(struct count_state *state, int64_t amount)
 {
 	const struct count_bound *bound = amount < 0 ? &state->bounds.min : &state->bounds.max;

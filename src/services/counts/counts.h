@@ -2,12 +2,12 @@
  * The count service, specified by seed 000 (count-processing-service). Role `counts`.
  *
  *   count_rules   what a command does to a count
- *   count_batch   many commands in one transaction
- *   count_bulk    commands with several changes
- *   count_lookup  many reads with one query, and pages
+ *   count_batch   runs many commands in one transaction
+ *   count_bulk    runs commands with several changes
+ *   count_lookup  answers many lookups with one query, and reads pages
  *   count_answers renders answers
- *   count_lanes   connects lanes and batches
- *   count_routes  HTTP to commands
+ *   count_lanes   the callbacks through which lanes run batches
+ *   count_routes  turns HTTP requests into commands and lookups
  *   count_verify  checks the tables for `quipu verify`
  */
 #ifndef QUIPU_SERVICES_COUNTS_H

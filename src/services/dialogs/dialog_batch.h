@@ -29,7 +29,8 @@ struct dialog_command {
 	const struct slice *message_ids;
 	size_t message_count;
 	bool up_to_exists;
-	/* some messages up to `up_to` stay unread, because a command marks a limited number */
+	/* some messages up to `up_to` stay unread, because the number of messages that
+	 * one command marks is limited */
 	bool has_more;
 };
 

@@ -1,7 +1,7 @@
 /*
  * A page is as long as its limit and ANSWER_LIST_MAX allow. Each query requests one extra row,
- * which shows whether there is a next page. The cursor of both lists is a message id, so an old
- * page costs as much as the newest one.
+ * which shows whether there is a next page. The cursor of both lists is a message id, at which the
+ * query for the page begins, so an old page costs as much as the newest one.
  */
 #include "services/dialogs/dialog_lists.h"
 

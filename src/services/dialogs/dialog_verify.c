@@ -1,7 +1,7 @@
 /*
  * Compares conversations with their messages without a common snapshot: reads the rows of a page,
- * then their last messages, then the rows once more. A difference that a change between these reads
- * could explain is not reported.
+ * then their last messages, then the rows once more. If a change between these reads could explain
+ * a difference, the difference is not reported.
  */
 #include "services/dialogs/dialog_verify.h"
 

@@ -2,10 +2,10 @@
  * Checks dialogs for `quipu verify` (admin/verify.h). The row of a conversation is written in the
  * same transaction as its messages. The row's span, which is roughly the time of the last message,
  * only grows, and messages are not deleted. Therefore the check reads each row twice, before and
- * after the messages. It reports the row if its span is later than the last message at the first
- * read, or earlier than the last message at the second read. Erasing a person takes several
- * transactions; in the meantime, rows of that person may be reported.
- * Differences, besides those of admin/verify_claims.h and admin/verify_idempotency.h:
+ * after the messages. It reports the row if the span from the first read is later than the last
+ * message, or if the span from the second read is earlier than the last message. Erasing a person
+ * takes several transactions; in the meantime, rows of that person may be reported. Differences,
+ * besides those of admin/verify_claims.h and admin/verify_idempotency.h:
  *
  *   no-conversation   two users have messages, but one of them has no row for the conversation
  *   no-message        a row for two users who have no messages

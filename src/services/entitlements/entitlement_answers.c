@@ -34,8 +34,8 @@ struct answer entitlement_answer(struct arena *arena, const struct entitlement_r
 /* ---- refusals ---------------------------------------------------------------------------- */
 
 /* Returns the sentence that explains a state conflict. A grant conflicts with the source that it
- * names. A revoke conflicts with the entitlement if the entitlement is REVOKED, otherwise with the
- * source that the revoke names. */
+ * names. A revoke conflicts with the entitlement if the entitlement is REVOKED; otherwise the
+ * revoke conflicts with the source that it names. */
 static const char *conflict_detail(
 	const struct entitlement_refusal *refusal, const struct entitlement_row *row)
 {

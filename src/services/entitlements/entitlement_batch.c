@@ -4,9 +4,10 @@
  * because a broker is unreachable.
  *
  * Invariant: the version of an entitlement grows by one with every change of its status, and each
- * version has exactly one event. The step counts the changes within a version that keep the status.
- * Each change has exactly one audit line. If several commands of a batch change the same row or
- * source, the row or source is written once, with its final state.
+ * version has exactly one event. A change that keeps the status keeps the version and increases the
+ * step, which begins at 0 in each version. Each change has exactly one audit line. If several
+ * commands of a batch change the same row or source, the row or source is written once, with its
+ * final state.
  *
  * A batch reads only the sources that its commands name, the source MIGRATED for revokes, and the
  * number of sources of each row. For a new entitlement, which is the usual case of a grant, the

@@ -26,7 +26,7 @@ extern const struct command_type entitlement_command_type;
 /* Creates a command in `arena`, zeroed except for its type. */
 struct entitlement_command *entitlement_command_new(struct arena *arena);
 
-/* Aborts unless `write` is an entitlement command. */
+/* Returns the command that `write` belongs to. Aborts if `write` is not an entitlement command. */
 struct entitlement_command *entitlement_command_of(struct write *write);
 
 /* Returns the key of commands on this user's entitlement to `unit`, allocated from `arena`.

@@ -31,7 +31,7 @@ extern const struct command_type entitlement_lookup_type;
 /* Creates a zeroed lookup in `arena`, and sets its type. */
 struct entitlement_lookup *entitlement_lookup_new(struct arena *arena);
 
-/* Aborts unless `read` is an entitlement lookup. */
+/* Returns the lookup that `read` belongs to. Aborts if `read` is not an entitlement lookup. */
 struct entitlement_lookup *entitlement_lookup_of(struct read *read);
 
 /* Answers every read of the batch (each a struct entitlement_lookup); see flow/reader.h. Blocks. */

@@ -5,8 +5,8 @@ bool entitlement_needs_purchase(struct slice reason)
 	return slice_is(reason, "purchase") || slice_is(reason, "refund");
 }
 
-/* Counts a change: as a new version if the status changes to `is_active`, otherwise as a new
- * step. */
+/* Sets the status to `is_active` and counts the change: as a new version if the row is new or its
+ * status was different, otherwise as a new step. */
 static void count_change(struct entitlement_row *row, bool is_active, int64_t now_us)
 {
 	if (row->version > 0 && row->is_active == is_active) {

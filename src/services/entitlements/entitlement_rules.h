@@ -18,8 +18,8 @@
  *
  * When a source ends and no other source is active, the entitlement becomes REVOKED with
  * version + 1. When a source ends and others stay active, the change counts as step + 1. The source
- * MIGRATED stands for an unknown purchase. Therefore, while MIGRATED is active, the revoke of a
- * purchase that is new ends MIGRATED and records the purchase as ended.
+ * MIGRATED stands for an unknown purchase. Therefore, while MIGRATED is active, a REVOKE that names
+ * a new purchase does not return NOT_FOUND: it ends MIGRATED and records the purchase as ended.
  */
 #ifndef QUIPU_SERVICES_ENTITLEMENTS_RULES_H
 #define QUIPU_SERVICES_ENTITLEMENTS_RULES_H

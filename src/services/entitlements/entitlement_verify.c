@@ -2,7 +2,7 @@
  * Compares each row with its sources and its newest audit lines, looks for sources without a row,
  * and compares each audit line with the line before it and with its event. Then checks the outbox
  * and the Idempotency-Keys. Lines and events that are old enough to have been deleted are not
- * reported as missing; is_kept() compares their age, with a margin for clocks that differ.
+ * reported as missing; is_kept() decides this by their age, with a margin for clocks that differ.
  */
 #include "services/entitlements/entitlement_verify.h"
 
@@ -39,7 +39,7 @@ static void compare_with_line(
 
 	if (!facts->has_line && is_kept(page, row->updated_us, LINE_KEPT_US))
 		verify_differ(page, id, "audit-missing",
-			"%.*s: version %lld has no line in the audit", (int)id.len, id.data,
+			"%.*s: the audit has no line for version %lld", (int)id.len, id.data,
 			(long long)row->version);
 	if (!facts->has_line)
 		return;
@@ -47,9 +47,9 @@ static void compare_with_line(
 		facts->line_us != row->updated_us || facts->newest_version != row->version ||
 		facts->newest_step != row->step)
 		verify_differ(page, id, "audit-differs",
-			"%.*s: the entitlement is %s with version %lld, step %lld, but the audit "
-			"says %s with version %lld, and the newest line has version %lld, "
-			"step %lld",
+			"%.*s: the entitlement is %s with version %lld, step %lld, but "
+			"according to the audit it was last %s with version %lld, and the newest "
+			"line has version %lld, step %lld",
 			(int)id.len, id.data, row->is_active ? "active" : "revoked",
 			(long long)row->version, (long long)row->step,
 			facts->line_is_active ? "granted" : "revoked",
@@ -140,8 +140,8 @@ static void differ_in_line(struct verify_page *page, const struct entitlement_au
 {
 	struct slice id = id_of(page, line->user_id, line->unit);
 
-	verify_differ(page, id, what, "%.*s: version %lld, step %lld of the audit %s", (int)id.len,
-		id.data, (long long)line->version, (long long)line->step, why);
+	verify_differ(page, id, what, "%.*s: the audit line with version %lld, step %lld %s",
+		(int)id.len, id.data, (long long)line->version, (long long)line->step, why);
 }
 
 /* Returns whether the event matches the line. */

@@ -2,13 +2,13 @@
  * Entitlements, specified by seed 002 (Entitlement app). Role `entitlements`.
  *
  *   entitlement_rules   what a grant or a revoke does
- *   entitlement_batch   many commands in one transaction
- *   entitlement_lookup  what users have, and the audit
- *   entitlement_bulk    many grants in one request
+ *   entitlement_batch   runs many commands in one transaction
+ *   entitlement_lookup  looks up what users have, and the audit
+ *   entitlement_bulk    reads a request that has many grants
  *   entitlement_answers renders answers
  *   entitlement_events  the channel, subject and key of published events
- *   entitlement_lanes   connects lanes and batches
- *   entitlement_routes  HTTP to commands
+ *   entitlement_lanes   the callbacks through which lanes run batches
+ *   entitlement_routes  turns HTTP requests into commands and lookups
  *   entitlement_verify  checks the tables for `quipu verify`
  *
  * The Notification app of the same seed is in notifications.h.

@@ -1,6 +1,6 @@
 /*
  * Turns entitlement events into notifications. The transaction that stores a notification also adds
- * its event's id to the inbox, which recognises repeated events.
+ * the id of the event to the inbox, so that a repeated event is recognised.
  */
 #include "base/uuid.h"
 #include "events/entitlement_event.h"
@@ -46,7 +46,8 @@ static struct dead_letter make_letter(struct arena *arena, const struct intake_i
 	};
 }
 
-/* Stores the messages that can never be used (poison) as dead letters. */
+/* Stores the poison messages of the batch as dead letters. A poison message is one that can never
+ * be applied. */
 static enum status bury(const struct notifications *notifications, struct session *session,
 	const struct intake_batch *batch)
 {

@@ -1,6 +1,6 @@
 /*
- * Writes the body that is sent for a notification, and the metrics of sending; flow/delivery does
- * the sending.
+ * Writes the bodies of notifications and the metrics about sending them. flow/delivery sends the
+ * notifications.
  */
 #include "base/metrics.h"
 #include "events/entitlement_event.h"

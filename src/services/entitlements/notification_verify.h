@@ -14,7 +14,7 @@
 /* How long the ids of processed events are kept. */
 #define PROCESSED_KEPT_US (30 * 24 * 3600 * 1000000LL)
 
-/* Attempts to send a notification before giving up on it. */
+/* The number of attempts to send a notification before it is given up. */
 #define NOTIFICATION_ATTEMPTS_MAX 10
 
 /* Returns the verifier. `notifications` must outlive it. */

@@ -3,9 +3,9 @@
  * notification for every entitlement event and sends it through a notifier at least once.
  *
  *   notification_intake  turns events into notifications, each event once
- *   notification_sending the body of a notification; flow/delivery sends it
- *   notification_lanes   connects the lanes, which carry lookups and operators' actions
- *   notification_routes  the debug inbox
+ *   notification_sending writes the body of a notification; flow/delivery sends it
+ *   notification_lanes   the callbacks of the lanes, which run lookups and operators' actions
+ *   notification_routes  the debug inbox: lists the newest notifications of a user
  *   notification_verify  checks the tables for `quipu verify`
  */
 #ifndef QUIPU_SERVICES_NOTIFICATIONS_H

@@ -10,8 +10,8 @@
  *   gateway_answers  renders answers
  *   gateway_events   messages on the bus
  *   gateway_messages the state of each message after its send
- *   gateway_lanes    connects lanes and batches
- *   gateway_routes   HTTP to commands
+ *   gateway_lanes    the callbacks through which lanes run batches
+ *   gateway_routes   turns HTTP requests into commands and lookups
  *   limit_verify     checks the tables for `quipu verify`
  *
  * The Sender_Service of the same seed is in sender.h.

@@ -1,8 +1,8 @@
 /*
  * A send must be published, and no bus can take part in our transactions. Therefore the gateway
  * first reserves a slot and commits, then publishes the message, and then records in a second
- * transaction what the bus reported. A crash in between may cost the user the reserved slots of one
- * window, but never admits more messages than the limit.
+ * transaction what the bus reported. After a crash between these steps, the user may lose reserved
+ * slots of one window, but the gateway never admits more messages than the limit.
  *
  * Invariants of a row, at every commit: current_count <= reserved_count <= rate_limit (in shadow
  * mode reserved_count may exceed rate_limit), and no two windows of a user have the same start,

@@ -61,13 +61,13 @@ extern const struct command_type gateway_command_type;
 /* Creates a command in `arena`, zeroed except for its type and an amount of 1. */
 struct gateway_command *gateway_command_new(struct arena *arena);
 
-/* Aborts unless `write` is a gateway command. */
+/* Returns the command that `write` belongs to. Aborts if `write` is not a gateway command. */
 struct gateway_command *gateway_command_of(struct write *write);
 
 /*
- * Return true if the command is still open, has no Idempotency-Key, and is a send (for
- * gateway_command_is_open_spend(): a send or a take). Only such commands may be refused before the
- * store is read, because a command with an Idempotency-Key may be a repeat, which only the store
+ * Return true if the command has no answer yet and no Idempotency-Key, and is a send (or, for
+ * gateway_command_is_open_spend(), a send or a take). Only such commands may be refused before the
+ * store is read: a command with an Idempotency-Key may be a repeat, which only the store
  * recognises.
  */
 bool gateway_command_is_open_send(const struct gateway_command *command);

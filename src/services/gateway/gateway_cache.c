@@ -90,8 +90,8 @@ static bool update_old(const struct gateway *gateway, struct session *session, s
 /*
  * Checks the copies that were just written into the cache. Every change of a configuration deletes
  * the cached copy, but a change between our read and our fill deletes the copy too early. Therefore
- * the rows are read again after the fill, and a copy is deleted unless its row certainly has the
- * same window. A change after this second read deletes the copy as usual.
+ * the rows are read again after the fill. If it is not certain that a row still has the same window
+ * as its copy, the copy is deleted. A change after this second read deletes the copy as usual.
  */
 static void recheck(struct gateway_lane *lane, struct session *session, struct arena *arena,
 	const struct cached_limit *filled, size_t count)
@@ -114,7 +114,7 @@ static void recheck(struct gateway_lane *lane, struct session *session, struct a
 	if (changed_count == 0)
 		return;
 	ignored = lane->cache->ops->limit_drop(lane->cache, changed, changed_count);
-	(void)ignored; /* an unavailable cache deletes the copies before it is used again */
+	(void)ignored; /* on failure, the adapter deletes the copies before the next use */
 }
 
 static struct cached_limit copy_of(const struct limit_row *row, int64_t now_us, int64_t unit_us)
@@ -201,10 +201,11 @@ static bool take(struct gateway_lane *lane, struct session *session, struct aren
 
 /*
  * Goes through the commands in order. Marks each command for which enough granted slots are left,
- * and refuses commands once no slot is left. If some slots are left, but too few for a take, or if
- * a take exceeds the whole limit, the take stays open and the row decides about it, because the row
- * shows whether any window could admit the take. While the store is down, the cache has granted no
- * slots, and commands are refused only if the cached copy has no slots left.
+ * and refuses commands once no slot is left. A take stays open in two cases: if some slots are
+ * left, but too few for the take, and if the take exceeds the whole limit. The row then decides
+ * about the take, because the row shows whether any window could admit it. While the store is down,
+ * the cache has granted no slots, and commands are refused only if the cached copy has no slots
+ * left.
  */
 static void apply(struct gateway_lane *lane, const struct write_group *group,
 	const struct cached_limit *limit)
@@ -252,7 +253,8 @@ void gateway_cache_note_stale(struct gateway_lane *lane, struct slice user_id)
 	bool ignored;
 
 	if (lane->stale_count == GATEWAY_STALE_MAX) {
-		ignored = drop_stale(lane); /* an unavailable cache deletes the copies later */
+		/* on failure, the adapter deletes the copies before the next use */
+		ignored = drop_stale(lane);
 		(void)ignored;
 	}
 	lane->stale[lane->stale_count++] = arena_copy(&lane->stale_arena, user_id);
@@ -269,7 +271,7 @@ void gateway_cache_forget(struct gateway_lane *lane, const struct command_list *
 			gateway_command_of(write_of(command))->cached)
 			gateway_cache_note_stale(lane, command->key);
 	}
-	drop_stale(lane); /* an unavailable cache deletes the copies later */
+	drop_stale(lane); /* on failure, the adapter deletes the copies before the next use */
 }
 
 void gateway_cache_refuse(

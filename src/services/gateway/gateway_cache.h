@@ -12,10 +12,11 @@
 #include "services/gateway/gateway_batch.h"
 
 /*
- * Answers the open sends and takes that the cache refuses, and marks those for which the cache
- * grants slots. On a miss, fills the cache from the store, in a separate transaction. While the
- * store is known to be down, takes no slots and only refuses. Does nothing if the cache cannot be
- * reached. Requires lane->cache. Called on the committer's thread; blocks.
+ * Asks the cache about the sends and takes that have no answer yet and no Idempotency-Key. Answers
+ * those that the cache refuses, and marks those for which the cache grants slots. On a miss, fills
+ * the cache from the store, in a separate transaction. While the store is known to be down, takes
+ * no slots and only refuses. Does nothing if the cache cannot be reached. Requires lane->cache.
+ * Called on the committer's thread; blocks.
  */
 void gateway_cache_refuse(
 	struct gateway_lane *lane, struct session *session, const struct write_batch *batch);

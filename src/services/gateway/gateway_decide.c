@@ -11,7 +11,8 @@
 #include "services/gateway/gateway_messages.h"
 #include "services/gateway/limit_rules.h"
 
-/* Records the window of the reserved slot under the pending Idempotency-Key. */
+/* If the command has a pending Idempotency-Key, notes in its record the window of the reserved
+ * slot. */
 static void note_window(struct gateway_command *command)
 {
 	struct buffer note = buffer_make(command->write.command.arena, 24);
@@ -68,8 +69,8 @@ static void answer_no_config(struct gateway_command *command)
 		gateway_answer_no_config(command->write.command.arena, command->user.text));
 }
 
-/* Removes the row. Keeps the start of its window in memory, so that a later configuration in the
- * same batch begins a window with a different start. */
+/* Removes the row. Keeps the start of the row's window in memory: if a later command of the same
+ * batch configures the user again, the new window must have a different start. */
 static void decide_remove(struct deciding *deciding, struct gateway_command *command)
 {
 	/* an earlier attempt has committed the change; only the cached copy is deleted again */
@@ -85,7 +86,7 @@ static void decide_remove(struct deciding *deciding, struct gateway_command *com
 	answer_change(deciding, command, answer_empty());
 }
 
-/* Notes the cached copy that granted this command slots, if there is one, as stale. */
+/* If a cached copy granted slots to this command, notes that copy as stale. */
 static void note_stale(struct gateway_lane *lane, const struct gateway_command *command)
 {
 	if (command->cached)
@@ -107,9 +108,9 @@ static struct limit_view view_of(const struct deciding *deciding)
 }
 
 /*
- * Returns true if the command is resumed and the slot that it reserved earlier is still valid.
- * A slot is valid only in the window in which it was reserved; in a later window the message counts
- * like any other.
+ * Returns true if the command is resumed and the slot that it reserved earlier is still valid. A
+ * slot is valid only in the window in which it was reserved. In a later window, the message needs a
+ * new slot, as any other message does.
  */
 static bool still_has_its_slot(
 	const struct deciding *deciding, const struct gateway_command *command)
@@ -263,7 +264,7 @@ static enum status write_changes(const struct limit_repository *repository, stru
  * commands, or both. */
 struct row_work {
 	const struct write_group *group; /* NULL if no command of the batch is on this row */
-	/* the slots of this user's earlier sends to confirm or to give back */
+	/* for this user's earlier sends: how many slots to confirm and how many to give back */
 	const struct limit_settlement *settlements;
 	size_t settlement_count;
 };

@@ -13,9 +13,9 @@
 
 /*
  * The time limit for publishing a message, measured from the COMMIT that reserved its slot. The
- * fate of the message is known before the lease of a pending Idempotency-Key ends. So another
- * process takes over the key only if this process could not store the fate in time. The other
- * process then publishes the same message under the same id.
+ * limit is so short that the fate of the message is known before the lease of a pending
+ * Idempotency-Key ends. So another process takes over the key only if this process could not store
+ * the fate in time. The other process then publishes the same message under the same id.
  */
 #define PUBLISH_TIMEOUT_NS (3 * NS_PER_S)
 static_assert(PUBLISH_TIMEOUT_NS < IDEMPOTENCY_LEASE_US * 1000,

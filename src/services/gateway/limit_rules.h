@@ -65,8 +65,8 @@ enum limit_verdict limit_admit(
 void limit_make_default(
 	struct limit_row *row, const struct limit_default *standard, int64_t now_us);
 
-/* Begins a new window with the new default if the row's window has ended and the row was created
- * from a default that has changed since. Does nothing if there is no default any more. */
+/* If the row was created from a default that has changed since, and the row's window has ended,
+ * begins a new window with the new default. If there is no default any more, does nothing. */
 void limit_follow_default(struct limit_row *row, const struct limit_default *standard,
 	int64_t now_us, int64_t unit_us);
 

@@ -1,7 +1,8 @@
 /*
- * Checks limits and messages for `quipu verify` (admin/verify.h). Commits never cause differences,
- * even under load, because a slot is reserved before it is used, and a new configuration begins a
- * new window. The check reports these differences:
+ * Checks limits and messages for `quipu verify` (admin/verify.h). The check may run while the
+ * server is under load: every commit leaves rows without differences, because a slot is reserved
+ * before it is used, and a new configuration begins a new window. The check reports these
+ * differences:
  *
  *   config           rate_limit is below 1, or time_window is outside 1 to 525600
  *   negative         current_count or reserved_count is negative
@@ -12,8 +13,8 @@
  * It also reports the differences of admin/verify_idempotency.h and, for messages that the sender
  * has taken from the bus, the differences of admin/verify_claims.h.
  *
- * The pending Idempotency-Key of a send or of a configuration change is not a difference, because
- * the key stays pending until it expires if the outcome was never recorded.
+ * A pending Idempotency-Key of a send or of a configuration change is not reported as a difference:
+ * if the outcome was never recorded, the key stays pending until it expires.
  */
 #ifndef QUIPU_SERVICES_GATEWAY_LIMIT_VERIFY_H
 #define QUIPU_SERVICES_GATEWAY_LIMIT_VERIFY_H

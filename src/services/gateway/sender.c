@@ -125,8 +125,8 @@ static int compare_sent(const void *a, const void *b)
 		((const struct sent_message *)b)->message_id);
 }
 
-/* Looks up which messages are in sent_messages and must not be sent again. Sorts `sent` by id and
- * drops duplicates. */
+/* Looks up which messages have an entry in sent_messages and therefore must not be sent again.
+ * Sorts `sent` by id and drops duplicates. */
 static enum status find_sent(const struct sender *sender, struct session *session,
 	struct sent_message *sent, size_t *count)
 {

@@ -3,10 +3,10 @@
  * rows of outbound_messages, which flow/delivery sends through a notifier: the console, or a
  * webhook.
  *
- * A repeated event is recognised by its row. An event without a row, because an earlier version of
- * Quipu sent it or because its user was erased, is recognised by an entry in sent_messages. A
- * message that can never be used (poison) is copied to the dead letter channel, logged, and
- * skipped. Nothing is printed or sent inside a transaction.
+ * A repeated event is recognised by its row. If an earlier version of Quipu sent the message, or if
+ * its user was erased, there is no such row; the repeated event is then recognised by an entry in
+ * sent_messages. A poison message, which can never be used, is copied to the dead letter channel,
+ * logged, and skipped. Nothing is printed or sent inside a transaction.
  */
 #ifndef QUIPU_SERVICES_GATEWAY_SENDER_H
 #define QUIPU_SERVICES_GATEWAY_SENDER_H

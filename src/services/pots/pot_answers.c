@@ -28,7 +28,7 @@ struct answer pot_answer_coins(
 	return twirp_answer(arena, encoding, &response.base);
 }
 
-/* A message together with the timestamp that it points to. */
+/* A PotResponse together with the timestamp that it points to. */
 struct pot_message {
 	Pyggpot__Pot__PotResponse pot;
 	Google__Protobuf__Timestamp created;

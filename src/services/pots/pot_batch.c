@@ -301,7 +301,7 @@ static enum status look_for_lists(const struct looking *looking)
 	return status;
 }
 
-/* Answers the lookups of the batch whose kind is `look`. */
+/* Answers those lookups of the batch that are of the kind `look`. */
 static enum status look_for(struct looking *looking, const struct read_batch *batch,
 	enum pot_look look, enum status (*answer)(const struct looking *looking))
 {

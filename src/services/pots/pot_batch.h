@@ -38,7 +38,7 @@ extern const struct command_type pot_command_type;
 /* Creates a command in `arena`, zeroed except for its type. */
 struct pot_command *pot_command_new(struct arena *arena);
 
-/* Aborts unless `write` is a pot command. */
+/* Returns the command that `write` belongs to. Aborts if `write` is not a pot command. */
 struct pot_command *pot_command_of(struct write *write);
 
 enum pot_look { LOOK_POT, LOOK_NAME, LOOK_COINS, LOOK_LIST };
@@ -59,7 +59,7 @@ extern const struct command_type pot_lookup_type;
 /* Creates a zeroed lookup in `arena`, and sets its type. */
 struct pot_lookup *pot_lookup_new(struct arena *arena);
 
-/* Aborts unless `read` is a pot lookup. */
+/* Returns the lookup that `read` belongs to. Aborts if `read` is not a pot lookup. */
 struct pot_lookup *pot_lookup_of(struct read *read);
 
 #define POT_PAGE_DEFAULT 25

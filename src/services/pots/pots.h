@@ -3,10 +3,10 @@
  *
  *   pot_draw     draws coins at random
  *   pot_rules    what a command does to a pot
- *   pot_batch    many commands in one transaction, under the locks of their pots
- *   pot_answers  pots and coins as messages of proto/
- *   pot_lanes    connects lanes and batches
- *   pot_routes   Twirp to commands
+ *   pot_batch    runs many commands in one transaction, under the locks of their pots
+ *   pot_answers  renders pots and coins as messages of proto/
+ *   pot_lanes    the callbacks through which lanes run batches
+ *   pot_routes   turns Twirp calls into commands and lookups
  *   pot_verify   checks the tables for `quipu verify`
  */
 #ifndef QUIPU_SERVICES_POTS_H

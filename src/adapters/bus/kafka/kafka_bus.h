@@ -1,7 +1,7 @@
 /*
- * Implements ports/bus.h for Kafka, with librdkafka. A channel is a topic. The bus creates a topic
- * that does not exist, with as many partitions as the channel declares. The subject of a message
- * travels as the header `subject`, its id as the header `event-id`.
+ * Implements ports/bus.h for Kafka, with librdkafka. A channel is a topic. If a topic does not
+ * exist, the bus creates it with as many partitions as the channel declares. The subject of a
+ * message travels as the header `subject`, its id as the header `event-id`.
  *
  * Each producer has its own idempotent client, which waits for all in-sync replicas. At the
  * deadline of a publish, the producer removes from the client's queue all messages that have no
@@ -14,8 +14,9 @@
  * Each consumer is a member of its group. Commits are synchronous and cover only partitions that
  * the consumer still owns. When a consumer loses a partition in a rebalance, it drops the
  * deliveries of that partition. Acknowledging these deliveries has no effect: the new owner of the
- * partition gets the messages. A consumer detects when Kafka has lost the end of a log. It then
- * reads the log again, starting a day before the last message that it had read (kafka_places.c).
+ * partition gets the messages. If Kafka loses the end of a partition's log, the consumer detects
+ * the loss and reads the log again, starting one day before the last message that it had read
+ * (kafka_places.c).
  */
 #ifndef QUIPU_ADAPTERS_BUS_KAFKA_KAFKA_BUS_H
 #define QUIPU_ADAPTERS_BUS_KAFKA_KAFKA_BUS_H

@@ -4,8 +4,8 @@
 #include "adapters/bus/kafka/kafka_internal.h"
 #include "base/log.h"
 
-/* How many lines librdkafka may log per interval. A few are enough, because the watcher already
- * logs when the cluster becomes unreachable and when it is reachable again. */
+/* How many lines librdkafka may log per LOG_INTERVAL_NS. A few are enough, because the watcher
+ * already logs when the cluster becomes unreachable and when it is reachable again. */
 #define LOG_LINES_MAX 10
 #define LOG_INTERVAL_NS (60 * NS_PER_S)
 

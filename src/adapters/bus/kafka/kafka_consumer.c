@@ -2,15 +2,16 @@
  * Consumers of Kafka.
  *
  * A consumer holds every message that it has fetched but not acknowledged. The next fetch returns
- * these messages again, before newer ones. Therefore again() has nothing to do, and a commit never
- * skips an unacknowledged message.
+ * these messages again, before newer ones. Therefore the port's again() has nothing to do. Messages
+ * are acknowledged in the order in which they are held, so a commit never skips an unacknowledged
+ * message.
  *
  * Messages that the group does not want are skipped on arrival. A commit of a later message covers
  * the skipped messages before it. While the consumer holds no message, it commits the offsets of
  * skipped messages separately, at most once a second.
  *
  * Rebalances happen only while librdkafka is polled: during a fetch, or while the consumer is being
- * closed. The consumer then drops the held messages of each partition that it loses.
+ * closed. In a rebalance, the consumer drops the held messages of each partition that it loses.
  *
  * Each consumer is closed on a separate thread, because rd_kafka_consumer_close() has no deadline:
  * if Kafka has not answered a commit, that function waits until the group's coordinator is back. A
@@ -29,8 +30,8 @@
 #include "adapters/shared/growing.h"
 #include "base/log.h"
 
-/* A fetch that has a message to return stops polling once the new messages it has polled add up to
- * this many bytes. */
+/* Once a fetch has a message to return, it stops polling when the messages that it has polled,
+ * including skipped ones, add up to this many bytes. */
 #define FETCH_BYTES_MAX (16 * 1024 * 1024)
 
 #define COMMIT_TIMEOUT_MS 5000
@@ -38,8 +39,9 @@
 #define SKIP_COMMIT_INTERVAL_NS NS_PER_S
 #define FULL_POLL_INTERVAL_NS NS_PER_S
 
-/* How long a poll waits at most while the position in some partition is not settled. This is short,
- * because kafka_places_settle() is called again only before the next poll. */
+/* The longest wait of a poll while the position in some partition is not settled. The wait is
+ * short, because kafka_places_settle(), which settles positions, is called again only before the
+ * next poll. */
 #define UNSETTLED_POLL_MS 50
 
 struct kafka_consumer {
@@ -48,7 +50,7 @@ struct kafka_consumer {
 	const char *topic;
 	char *group;
 	const char *subjects; /* the subjects that the group wants; NULL means all */
-	struct arena arena;   /* holds the positions and identities of the last fetch */
+	struct arena arena;   /* for the positions and identities in the last fetch's deliveries */
 	struct kafka_places places;
 
 	rd_kafka_message_t **held; /* in order of arrival */
@@ -106,8 +108,8 @@ static void hold(struct kafka_consumer *consumer, rd_kafka_message_t *message)
 }
 
 /*
- * Drops the first `count` held messages and, unless `partitions` is NULL, all held messages of
- * these partitions. The remaining messages keep their order.
+ * Drops the first `count` held messages. If `partitions` is not NULL, also drops all held messages
+ * of these partitions. The remaining messages keep their order.
  */
 static void drop(struct kafka_consumer *consumer, size_t count,
 	const rd_kafka_topic_partition_list_t *partitions)
@@ -154,8 +156,9 @@ static bool is_wanted(const struct kafka_consumer *consumer, const rd_kafka_mess
 	return bus_subjects_have(consumer->subjects, slice_make(value, value ? size : 0));
 }
 
-/* Sets the partition's entry in `offsets` to the offset after `message`, with the message's name as
- * metadata. A commit of `offsets` then covers all messages of the partition up to `message`. */
+/* Sets the partition's entry in `offsets` to the offset after `message`, with the message's name
+ * (kafka_message_name()) as metadata. A commit of `offsets` then covers all messages of the
+ * partition up to `message`. */
 static void note_done(rd_kafka_topic_partition_list_t *offsets, const char *topic,
 	const rd_kafka_message_t *message)
 {
@@ -370,7 +373,8 @@ static void poll_full(struct kafka_consumer *consumer, size_t max)
 	poll_one(consumer, max, 0, &ignored);
 }
 
-/* Adds new messages to the held ones. */
+/* Polls for new messages and adds them to the held ones. If the consumer holds no message yet,
+ * waits for the first one, but not beyond monotonic time `until_ns`. */
 static void gather(struct kafka_consumer *consumer, size_t max, int64_t until_ns)
 {
 	size_t bytes = 0;
@@ -415,8 +419,8 @@ static int64_t time_of(const rd_kafka_message_t *message)
 	return type == RD_KAFKA_TIMESTAMP_NOT_AVAILABLE || time_ms < 0 ? 0 : time_ms * 1000;
 }
 
-/* Returns `position` followed by the message's time and digest, because another message may have
- * the same position once Kafka has lost the end of the log. */
+/* Returns `position` followed by the message's time and digest. The position alone is not enough:
+ * once Kafka has lost the end of the log, another message may get the same position. */
 static struct slice identity_of(
 	struct kafka_consumer *consumer, const rd_kafka_message_t *message, struct slice position)
 {
@@ -503,8 +507,8 @@ static rd_kafka_resp_err_t commit(
 	return err;
 }
 
-/* Commits the skipped offsets, but not while the consumer holds messages, because the commit could
- * also cover a held message. */
+/* Commits the offsets of skipped messages. Does nothing while the consumer holds messages: a commit
+ * covers all earlier messages of the partition, so it could cover a held message. */
 static void commit_skipped(struct kafka_consumer *consumer)
 {
 	int64_t now_ns = clock_steady_ns(&clock_system);

@@ -5,8 +5,8 @@
  *   url        turns the user's URL into options of librdkafka
  *   client     configures and starts one client of librdkafka (an rd_kafka_t), and copies its log
  *              lines to our log
- *   watcher    a thread that checks whether the cluster responds, creates topics and destroys
- *              retired clients
+ *   watcher    a thread that creates topics, destroys retired clients, and checks whether the
+ *              cluster responds
  *   places     records how far a group has read each partition, and detects when Kafka has lost the
  *              end of a log
  *   producer, consumer, bus: the port's functions
@@ -65,7 +65,8 @@ struct kafka_client {
 	struct kafka_consumer *consumer; /* NULL unless the client belongs to a consumer */
 	struct kafka_client *next;       /* next in bus->retired */
 
-	/* how many connections that had received data were closed; counted only for consumers */
+	/* how many connections of this client were closed after they had received data; counted
+	 * only if the client belongs to a consumer */
 	_Atomic uint64_t closed_connections;
 };
 
@@ -123,9 +124,10 @@ struct kafka_bus {
 struct kafka_bus *kafka_bus_of(struct bus *base);
 
 /*
- * Gives up a consumer whose client cannot be destroyed. The bus is then never freed, because the
- * threads of that client still use it. When the process exits, it does not run the exit handlers of
- * libraries, because OpenSSL's handler would free memory that those threads use. Any thread.
+ * Gives up a consumer whose client could not be destroyed in time. The bus is then never freed,
+ * because the threads of that client still use it. When the process exits, it does not run the exit
+ * handlers of libraries, because OpenSSL's handler would free memory that those threads use. Any
+ * thread.
  */
 void kafka_bus_abandon(struct kafka_bus *bus);
 
@@ -161,8 +163,8 @@ enum kafka_place_state {
  * commits it as the metadata of an offset. */
 #define KAFKA_NAME_SIZE 64
 
-/* The position of a group in one partition: the last message of the partition that the group has
- * read. */
+/* The position of a group in one partition: the last message that the group has read from the
+ * partition. */
 struct kafka_place {
 	int32_t partition;
 	enum kafka_place_state state;
@@ -172,7 +174,8 @@ struct kafka_place {
 	int32_t leader;             /* the leader of the partition; used only by compare_ends() */
 };
 
-/* The positions in all partitions of a consumer. Used only by the consumer's thread. */
+/* The group's positions in all partitions that a consumer owns. Used only by the consumer's
+ * thread. */
 struct kafka_places {
 	struct kafka_place *all;
 	size_t count;

@@ -20,7 +20,7 @@
  *   FOUND     the partition was set back to the position's message       AWAITED
  *             nothing was ever read: the partition was set to its start  SURE
  *   AWAITED   the position's message arrives, or a newer one             SURE
- *             another message arrives with its offset, or an older one   LOST
+ *             another message has that offset, or an older one arrives   LOST
  *   SURE      a message arrives that is not newer than the position's    LOST
  *   LOST      the position was moved to a day before its message         FOUND
  *   AWAITED,  a message arrives that the consumer cannot hold            FOUND
@@ -32,9 +32,10 @@
  * A position is settled once it is AWAITED or SURE. Each position is settled separately, so a
  * partition without a leader does not delay the others.
  *
- * If a newer message than the awaited one arrives, retention has deleted the awaited message. If an
- * older message arrives, the log has become shorter since the position was compared with the end of
- * the log: librdkafka then starts at the beginning of the log (auto.offset.reset).
+ * If a message arrives that is newer than the awaited one, retention has deleted the awaited
+ * message. If an older message arrives, the log has become shorter since the position was compared
+ * with the end of the log; in that case librdkafka has started again at the beginning of the log
+ * (auto.offset.reset).
  *
  * Messages are lost only when a leader restarts, which closes its connections, or when another
  * broker becomes the leader. A failed connection attempt does not count as a closed connection;
@@ -196,8 +197,9 @@ static void doubt(struct kafka_places *places, struct kafka_place *place)
 
 /*
  * If a connection was closed since the last call, marks each position that is neither UNREAD nor
- * LOST as DOUBTED. librdkafka opens a new connection only after closing the old one, so no message
- * from the new connection can have been taken before this check.
+ * LOST as DOUBTED. Called before each message is taken. librdkafka opens a new connection only
+ * after closing the old one, so this function notices the closed connection before the first
+ * message of the new connection is taken.
  */
 static void compare_connections(struct kafka_places *places, struct kafka_client *client)
 {
@@ -277,8 +279,9 @@ static void find_leaders(
 		rd_kafka_topic_destroy(handle);
 }
 
-/* Compares positions with the ends of their logs. A position at or beyond the end is LOST: no
- * message will arrive whose name could be compared. */
+/* Compares positions with the ends of their logs. The end of a log is the offset of its next
+ * message. If the position is at or beyond the end, the log no longer contains the position's
+ * message, so the position is LOST. */
 static void take_ends(struct kafka_places *places, struct kafka_client *client, const char *topic,
 	const rd_kafka_topic_partition_list_t *ends)
 {
@@ -295,9 +298,9 @@ static void take_ends(struct kafka_places *places, struct kafka_client *client, 
 }
 
 /*
- * Compares each DOUBTED position with the end of its log, for the partitions that the broker
- * `leader` leads. librdkafka answers a request for several partitions only as a whole: if a request
- * included a partition of another broker that is away, no partition would get an answer.
+ * Compares DOUBTED positions with the ends of their logs, but only in partitions whose leader is
+ * the broker `leader`. librdkafka answers a request for several partitions only as a whole: if a
+ * request included a partition of another broker that is away, no partition would get an answer.
  */
 static void compare_ends_at(
 	struct kafka_places *places, struct kafka_client *client, const char *topic, int32_t leader)

@@ -7,8 +7,8 @@
  * there is no report or librdkafka itself does not know the fate.
  *
  * One client can have several publishes under way, and it sends their messages in order. librdkafka
- * can purge only all messages of a client at once, so all publishes under way end at the earliest
- * of their deadlines.
+ * cannot purge the messages of a single publish, only all messages of a client. So all publishes
+ * under way end at the earliest of their deadlines.
  *
  * The client is replaced in three cases: after a fatal error, if librdkafka may still be purging
  * messages, and if the fate of a message is unknown. In the last case the broker and the client may
@@ -347,9 +347,9 @@ static void collect(struct producer *base)
 	forget_decided(producer);
 }
 
-/* Waits until another publish may begin: at most BUS_BEGUN_MAX publishes may be under way, and none
- * may begin on a lost or broken client that still has messages UNDER_WAY. Once such a client has no
- * more messages UNDER_WAY, it is replaced. */
+/* Waits until another publish may begin. At most BUS_BEGUN_MAX publishes may be under way at once.
+ * If the client is lost or broken, the next publish has to wait until no message of the client is
+ * UNDER_WAY; the client is then replaced. */
 static void make_place(struct kafka_producer *producer)
 {
 	while (producer->outstanding > 0 &&

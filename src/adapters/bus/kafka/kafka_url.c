@@ -12,7 +12,9 @@
 #define SCHEME "kafka://"
 
 struct allowed {
-	const char *name; /* a name that ends with a dot allows every option that begins with it */
+	/* the name of an option; a name that ends with a dot allows all options whose names begin
+	 * with it */
+	const char *name;
 	bool consumers_only;
 };
 

@@ -1,15 +1,16 @@
 /*
- * The watcher is a thread with its own client that keeps requesting the cluster's metadata. It is
- * the circuit breaker of the bus: while the bus is down, publish() refuses messages. librdkafka
- * alone is not enough: it reports immediately that the last broker is gone, but not that a broker
- * is back, and it does not detect a hanging broker.
+ * The watcher is a thread that keeps requesting the cluster's metadata, with a client of its own.
+ * It is the circuit breaker of the bus: while the bus is down, publish() refuses messages.
+ * librdkafka alone is not enough: it reports immediately that the last broker is gone, but not that
+ * a broker is back, and it does not detect a hanging broker.
  *
  *   state   event                                               next
  *   down    the cluster responds and its topics exist           up
  *   up      _ALL_BROKERS_DOWN, or no response within a timeout  down
  *
- * The watcher also creates missing topics, once. It destroys retired clients, so that no other
- * thread is blocked while a client is being destroyed.
+ * The watcher also creates missing topics; once it has done so, it does not check the topics again.
+ * It destroys retired clients, so that no other thread is blocked while a client is being
+ * destroyed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,8 +27,9 @@
 #define LEADER_PAUSE_MS 10
 #define CONNECT_NS (2 * NS_PER_S)
 
-/* About twice Kafka's default. A dead letter is a message with additional headers, so even the
- * largest message that the default permits can become a dead letter. */
+/* The largest message that a created topic accepts, about twice Kafka's default. A dead letter
+ * consists of a message and additional headers; with this limit, even the largest message that the
+ * default permits can become a dead letter. */
 #define MESSAGE_BYTES_MAX "2097152"
 
 /* ---- up and down ------------------------------------------------------------------------- */
@@ -248,9 +250,9 @@ static bool create_topics(struct kafka_bus *bus)
 }
 
 /*
- * Creates the missing topics, unless an earlier call has done so. Returns false if a request to
- * the cluster failed; the next call then tries again. Returns true even if the cluster has refused
- * to create a topic.
+ * If an earlier call has created the missing topics, returns true. Otherwise creates them now.
+ * Returns false if a request to the cluster failed; the next call then tries again. Returns true
+ * even if the cluster has refused to create a topic.
  *
  * Consumers wait until the topics exist, because a consumer that subscribes too early looks for its
  * topic again only minutes later.

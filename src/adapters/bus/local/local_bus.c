@@ -1,15 +1,15 @@
 /*
  * Starts and frees the local bus, implements its producers, and reports whether it is up.
  *
- * publish() runs as work of the leader (local_work.c), so it needs no thread of its own and shares
- * a transaction with all other queued writes. At start, all expired messages are deleted. Later,
- * publish() deletes expired messages in small chunks, so that no call is delayed by a large
- * clean-up.
+ * publish() queues its writes. The leader, which is one of the calling threads, runs all queued
+ * writes in one transaction (local_work.c), so the bus needs no thread of its own. At start, all
+ * expired messages are deleted. Later, publish() deletes expired messages in small chunks, so that
+ * no call is delayed by a large clean-up.
  *
  * An acknowledged message can be deleted once the position of every group of its channel has
  * reached it. Such messages are deleted in chunks when messages are acknowledged or skipped, and
- * when a consumer finds nothing to fetch. The bus tries to delete all of them when it starts and
- * when it is freed.
+ * when a consumer finds nothing to fetch. When the bus starts and when it is freed, it tries to
+ * delete all such messages.
  *
  * Invariant: `channels` and `declared` have the same order and length.
  */

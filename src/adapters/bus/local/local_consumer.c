@@ -17,7 +17,7 @@
 /* Once the messages of a fetch together reach this size, the fetch adds no more messages. */
 #define FETCH_BYTES_MAX (16 * 1024 * 1024)
 
-/* How long a fetch waits before it retries after the file has failed. */
+/* After a failure of the file, a fetch waits this long before it tries again. */
 #define RETRY_NS NS_PER_S
 
 struct local_consumer {
@@ -54,9 +54,9 @@ static int run_join(struct local_bus *bus, struct local_work *base)
 	return local_messages_join(bus, ((struct join_work *)base)->group);
 }
 
-/* If the transaction did not commit, marks the group as not joined: the row that run_join() created
- * may have been undone. A group with messages in its window had joined before, so it stays
- * joined. */
+/* If the transaction was not committed, marks the group as not joined, because the row that
+ * run_join() created may have been rolled back. A group with messages in its window had joined
+ * before, so it stays joined. */
 static void settle_join(struct local_bus *bus, struct local_work *base, enum local_outcome outcome)
 {
 	struct local_group *group = ((struct join_work *)base)->group;
@@ -129,8 +129,8 @@ static size_t delivery_size(const struct bus_delivery *delivery)
 	return delivery->value.len + delivery->key.len;
 }
 
-/* Marks a message that is no longer in the file as acknowledged: an earlier acknowledgement, whose
- * outcome was unknown, has in fact committed. */
+/* Marks the message at `offset` as acknowledged, because it is no longer in the file: the outcome
+ * of an earlier acknowledgement was unknown, but that acknowledgement was in fact committed. */
 static void skip_missing(struct local_consumer *consumer, int64_t offset)
 {
 	pthread_mutex_lock(&consumer->bus->lock);
@@ -213,8 +213,9 @@ static int run_trim(struct local_bus *bus, struct local_work *base)
 	return local_messages_trim(bus, channel, &deleted);
 }
 
-/* Deletes acknowledged messages when a fetch has found no message. Otherwise the last acknowledged
- * messages would stay on disk until hundreds of later messages are acknowledged. */
+/* Called when a fetch has found no message: deletes acknowledged messages. Without this call, the
+ * last acknowledged messages would stay on disk until hundreds of later messages are
+ * acknowledged. */
 static void trim_when_idle(struct local_bus *bus, struct local_channel *channel)
 {
 	struct trim_work work = {

@@ -3,10 +3,10 @@
  * and that connection locks the file exclusively. Therefore SQLite keeps the index of the
  * write-ahead log in this process's memory instead of in a shared file.
  *
- * After an I/O error the kernel's page cache may show data that the disk does not have, because a
- * failed fsync is reported only once. Therefore the file is closed and reopened before the next
- * use. Reopening recovers the write-ahead log as after a crash and copies all of it into the
- * database.
+ * After an I/O error the kernel's page cache may show data that the disk does not have, because the
+ * kernel reports a failed fsync only once and then treats the pages as written. Therefore the file
+ * is closed and reopened before the next use. Reopening recovers the write-ahead log as after a
+ * crash and copies all of it into the database.
  */
 #include "adapters/bus/local/local_internal.h"
 
@@ -61,8 +61,8 @@ void local_file_close(struct local_file *file)
 	sqlite_connection_close(&file->connection);
 }
 
-/* Runs a checkpoint. No other connection reads the file, so the checkpoint copies the whole
- * write-ahead log, and the next commit writes the log from its beginning again. */
+/* Runs a checkpoint. No other connection reads the file, so the checkpoint can copy the whole
+ * write-ahead log into the database, and the next commit overwrites the log from its beginning. */
 static void keep_wal_short(struct local_file *file)
 {
 	int rc = sqlite3_wal_checkpoint_v2(

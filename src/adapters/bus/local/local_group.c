@@ -1,7 +1,7 @@
 /*
  * The window of a group contains messages that were read ahead, messages that a consumer holds, and
- * acknowledged messages that come after an unacknowledged one. With this window, several consumers
- * can share a group and messages with the same key still keep their order.
+ * acknowledged messages that come after an unacknowledged one. Thanks to the window, messages with
+ * the same key keep their order even if several consumers share the group.
  *
  * Invariants: offsets grow along the window. Every message up to `head` that is not in the window
  * is acknowledged or skipped; no message after `head` has been read. The hash of a message's key
@@ -90,9 +90,9 @@ void local_group_skip(struct local_group *group, int64_t offset)
 	group->skipped++;
 }
 
-/* Returns how many messages to read at once. If the group wants only some subjects, the messages
- * that it wants may be rare, so the result is at least LOCAL_SKIP_MAX if the window can hold that
- * many. */
+/* Returns how many messages to read at once: `missing`, but not more than the window can hold. If
+ * the group wants only some subjects, the messages that it wants may be rare, so LOCAL_SKIP_MAX
+ * replaces a smaller `missing`. */
 static size_t scan_limit(const struct local_group *group, size_t missing)
 {
 	size_t room = local_group_room(group);
@@ -101,8 +101,8 @@ static size_t scan_limit(const struct local_group *group, size_t missing)
 	return limit < room ? limit : room;
 }
 
-/* Loops, because a scan may find only messages that the consumer cannot take, either because the
- * group does not want them or because another consumer holds messages with the same keys. */
+/* Scans in a loop, because one scan may find no message that the consumer can take: the group may
+ * not want the messages, or another consumer may hold messages with the same keys. */
 int local_group_read_ahead(struct local_bus *bus, struct local_group *group,
 	const struct local_consumer *consumer, size_t wanted)
 {

@@ -12,7 +12,7 @@
  *
  * A single connection reads and writes, so no statement ever finds the file busy. The connection
  * belongs to the leader, the thread that currently does the work of all threads (local_work.c). A
- * round of work is the work that a leader has taken from the queue at once. bus->lock guards the
+ * round of work is all the work that a leader takes from the queue at once. bus->lock guards the
  * queue of work, the groups and the other shared members, and is never held during I/O. Functions
  * that return int return a result code of SQLite.
  */
@@ -68,8 +68,8 @@ struct local_channel {
 	/* guarded by the bus's lock; increases when a fetch may find more messages */
 	uint64_t changes;
 	pthread_cond_t changed; /* signalled when `changes` increases or a consumer is woken */
-	/* how many acknowledged or skipped messages have not led to a trim yet; changed only by the
-	 * leader */
+	/* counts acknowledged and skipped messages, to decide when to call local_messages_trim();
+	 * changed only by the leader */
 	_Atomic size_t acked_since_trim;
 };
 
@@ -176,7 +176,8 @@ QP_MUST_CHECK int local_messages_join(struct local_bus *bus, struct local_group 
 QP_MUST_CHECK int local_messages_move(
 	struct local_bus *bus, const struct local_group *group, int64_t position);
 
-/* Records one acknowledged message after the group's position. Requires a transaction. */
+/* Records that the group has acknowledged the message at `offset`, which is after the group's
+ * position. Requires a transaction. */
 QP_MUST_CHECK int local_messages_mark(
 	struct local_bus *bus, const struct local_group *group, int64_t offset);
 
@@ -216,8 +217,8 @@ enum local_state { LOCAL_FREE, LOCAL_TAKEN, LOCAL_ACKED };
  *   –       read ahead                                 FREE    local_group_append
  *   FREE    a fetch takes it for its consumer          TAKEN   local_group_take
  *   TAKEN   an ack has committed                       ACKED   local_group_acknowledge
- *   TAKEN   its fetch finds that its row is deleted    ACKED   local_group_acknowledge
- *   TAKEN   its fetch fails or stops before reading it FREE    local_group_give_back
+ *   TAKEN   the fetch finds that the row is deleted    ACKED   local_group_acknowledge
+ *   TAKEN   the fetch ends without having read the row FREE    local_group_give_back
  *   TAKEN   again(), the next fetch, or close          FREE    local_group_give_back
  *   ACKED   everything before it is acknowledged too   –       local_group_shrink
  */

@@ -1,10 +1,11 @@
 /*
- * Contains the tables and the SQL of the local bus. A message is looked up by its offset, which is
- * the row's id and never reused, or by channel and offset through the index messages_by_channel.
+ * Contains the tables and the SQL of the local bus. The offset of a message is the id of its row
+ * and is never reused. Messages are looked up by offset, or by channel and offset through the index
+ * messages_by_channel.
  *
- * A group's progress consists of a position, up to which everything is acknowledged, and a row for
- * each later offset that is already acknowledged. Therefore a restart does not lose the
- * acknowledgements of messages that come after an unacknowledged one.
+ * A group's progress consists of a position, up to which every message is acknowledged or skipped,
+ * and of a row for each later offset that is already acknowledged. Therefore a restart does not
+ * lose the acknowledgements of messages that come after an unacknowledged one.
  */
 #include <stdio.h>
 
@@ -176,8 +177,8 @@ static void unpack_headers(struct slice packed, struct bus_delivery *delivery)
 
 /* ---- messages ---------------------------------------------------------------------------- */
 
-/* Binds an empty string instead of an empty slice: the slice's data may be a null pointer, which
- * SQLite would store as NULL. */
+/* If the slice is empty, binds an empty string, because the slice's data may then be a null
+ * pointer, which SQLite would store as NULL. */
 static void bind_blob(sqlite3_stmt *stmt, int index, struct slice bytes)
 {
 	sqlite3_bind_blob64(stmt, index, bytes.len ? bytes.data : "", bytes.len, SQLITE_STATIC);

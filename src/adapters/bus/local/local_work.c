@@ -114,9 +114,9 @@ static bool any_writes(const struct local_work *works)
 	return works;
 }
 
-/* Runs the reads of a round of work, and then its writes, until one fails. Work that has not run
- * keeps the outcome FAILED, which take_all() has set. If a write fails, all writes of the round are
- * FAILED. */
+/* Runs the reads of a round of work, and then its writes in one transaction. Stops at the first
+ * failure. Work that has not run keeps the outcome FAILED, which take_all() has set. If a write
+ * fails, all writes of the round are FAILED. */
 static void run_round(struct local_bus *bus, struct local_work *works)
 {
 	int rc = local_file_prepare(&bus->file);

@@ -1,7 +1,8 @@
 /*
  * Sends requests to JetStream's API and reads the replies; both are in JSON. The adapter does not
- * use cnats's structures for requests: an update must repeat every setting that it does not change,
- * and these structures have no members for settings that are newer than this version of cnats.
+ * use cnats's structures for requests, because they have no members for settings that are newer
+ * than this version of cnats. An update of a stream would lose such settings, because the request
+ * must repeat every setting that it does not change.
  */
 #include <stdio.h>
 

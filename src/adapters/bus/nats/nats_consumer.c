@@ -76,7 +76,8 @@ static void detach(struct nats_consumer *consumer)
 	consumer->ready = false;
 }
 
-/* Returns false if the bus is down. */
+/* If the consumer has no link or a broken link, takes the bus's current link and opens the mailbox,
+ * the pipe and the reports on it. Returns false if that fails, e.g. because the bus is down. */
 static bool attach(struct nats_consumer *consumer)
 {
 	if (consumer->link && !atomic_load(&consumer->link->broken))
@@ -94,8 +95,9 @@ static bool attach(struct nats_consumer *consumer)
 }
 
 /*
- * Warns once per reason. Does not warn if the consumer was woken during the attempt, or if the link
- * is broken, because the watcher logs broken links.
+ * Logs that the durable is not ready; warns only once per reason. Does not warn after wake(),
+ * because wake() cuts the request for the durable short. Does not warn about a broken link either,
+ * because the watcher logs broken links.
  */
 static void log_not_ready(struct nats_consumer *consumer, const char *why)
 {
@@ -330,9 +332,9 @@ static void again(struct consumer *base)
 	}
 }
 
-/* Marks the message, so that ack() sends +TERM; the server then never delivers the message again.
- * The reason is not sent, because nats-server accepts a reason after +TERM only since version
- * 2.10.4. */
+/* Marks the message, so that ack() sends +TERM for it instead of +ACK. The server then never
+ * delivers the message again. The reason is not sent, because nats-server accepts a reason after
+ * +TERM only since version 2.10.4. */
 static void poison(struct consumer *base, size_t index, const char *why)
 {
 	struct nats_consumer *consumer = consumer_of(base);
@@ -347,8 +349,8 @@ static void wake(struct consumer *base)
 	nats_pipe_wake(&consumer_of(base)->pipe);
 }
 
-/* Returns the held messages that still need an ack to the server without a delay, so that the other
- * members of the group receive these messages immediately. */
+/* Returns to the server all held messages that still need an ack. Requests no delay, so that the
+ * other members of the group receive these messages immediately. */
 static void give_all_back(struct nats_consumer *consumer)
 {
 	nats_pipe_close(&consumer->pipe);

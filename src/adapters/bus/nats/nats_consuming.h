@@ -36,9 +36,9 @@ struct nats_pipe {
 	uint64_t request;      /* the request's number */
 	size_t wanted;         /* messages that may still arrive; 0 if the request is over */
 	size_t brought;        /* messages that have arrived since the request was sent */
-	int64_t expires_ns;    /* when the request is over, even if the server does not report it */
+	int64_t expires_ns;    /* when the request is over, even if the server reports nothing */
 	int64_t not_before_ns; /* when the next request may be sent */
-	bool missing;          /* the durable may not exist on the server */
+	bool missing;          /* perhaps the durable no longer exists on the server */
 };
 
 void nats_pipe_init(struct nats_pipe *pipe);
@@ -57,14 +57,14 @@ QP_MUST_CHECK bool nats_pipe_open(struct nats_pipe *pipe, struct nats_link *link
  */
 void nats_pipe_close(struct nats_pipe *pipe);
 
-/* Requests up to `max` messages from the server, unless the previous request is still open or the
- * next one is not due yet. */
+/* Requests up to `max` messages from the server. Does nothing while the previous request is still
+ * open, or before the next request is due. */
 void nats_pipe_request(struct nats_pipe *pipe, const char *stream, const char *durable, size_t max);
 
 /*
- * Waits until all messages of the current request have arrived, or until a short time after the
- * first of them. Also returns when the next request is due, the pipe is woken, the link is broken,
- * the durable may be missing, or at monotonic time `until_ns`.
+ * Waits until all messages of the current request have arrived, or until a short time has passed
+ * since the first of these messages arrived. Also returns when the next request is due, when the
+ * pipe is woken, when the link breaks, when `missing` is set, and at monotonic time `until_ns`.
  */
 void nats_pipe_wait(struct nats_pipe *pipe, int64_t until_ns);
 
@@ -83,7 +83,8 @@ void nats_pipe_calm(struct nats_pipe *pipe);
  * The caller destroys their messages. */
 size_t nats_pipe_take(struct nats_pipe *pipe, struct nats_arrival *arrivals, size_t max);
 
-/* Returns `missing` (true if the durable may not exist on the server) and then sets it to false. */
+/* Sets the pipe's `missing` to false and returns the previous value. True means that the durable
+ * perhaps no longer exists on the server. */
 bool nats_pipe_take_missing(struct nats_pipe *pipe);
 
 /* ---- durables ---------------------------------------------------------------------------- */
@@ -114,11 +115,11 @@ QP_MUST_CHECK bool nats_durable_ensure(struct nats_durable *durable, struct nats
  * true on success, and also if the durable does not exist or the user lacks the permission for a
  * request. If a request fails for another reason, returns false and writes the reason to `why`.
  *
- * Must be called after a link was opened and before anything is published over it. Otherwise new
- * messages may get the lost sequences, and the loss is no longer visible. A cluster may also
+ * Must be called after a link was opened and before anything is published over that link. Otherwise
+ * new messages may get the lost sequences, and the loss is no longer visible. A cluster may also
  * lose the end of a stream while the link stays open. A producer then detects the loss and sets
- * `channel->lost_from` to the first reused sequence, and this function deletes a durable that has
- * already reached that sequence.
+ * `channel->lost_from` to the first reused sequence. In this case nats_durable_compare() deletes a
+ * durable that has already reached that sequence.
  */
 QP_MUST_CHECK bool nats_durable_compare(const struct nats_durable *durable,
 	struct nats_channel *channel, struct nats_bus *bus, struct nats_mailbox *mailbox, char *why,
@@ -141,7 +142,7 @@ enum nats_found { NATS_FOUND, NATS_GONE, NATS_NOT_NOW };
 /*
  * Reads a message from the stream. Blocks for one round trip; see nats_mailbox_request() for
  * `hurry`. Sets `*time_us` to when the message was published. The caller destroys the message.
- * Returns GONE if the stream no longer has it, and NOT_NOW if reading is not possible now.
+ * Returns GONE if the stream no longer has the message, and NOT_NOW if reading is not possible now.
  */
 QP_MUST_CHECK enum nats_found nats_durable_read(const struct nats_durable *durable,
 	struct nats_mailbox *mailbox, const _Atomic bool *hurry, uint64_t sequence,
@@ -195,14 +196,15 @@ struct nats_hand {
  * ack-wait or longer, because the server delivers them again. */
 void nats_hand_forget(struct nats_hand *hand, const struct nats_durable *durable);
 
-/* Moves messages from the pipe into the hand, until the hand has `max` messages. */
+/* Moves messages from the pipe into the hand, until the hand has `max` messages or the pipe is
+ * empty. */
 void nats_hand_take(struct nats_hand *hand, const struct nats_durable *durable,
 	struct nats_pipe *pipe, size_t max);
 
 /*
- * Reads from the stream the messages that the server has given up, and adds them to the hand, until
- * the hand has `max` messages. Blocks for one round trip per message; see nats_mailbox_request()
- * for `hurry`.
+ * Reads from the stream the messages that the server has given up, and adds them to the hand. Stops
+ * when the hand has `max` messages. Blocks for one round trip per message; see
+ * nats_mailbox_request() for `hurry`.
  */
 void nats_hand_read_given_up(struct nats_hand *hand, const struct nats_durable *durable,
 	struct nats_mailbox *mailbox, const _Atomic bool *hurry, natsSubscription *reports,

@@ -125,8 +125,9 @@ static bool read_last(const struct nats_durable *durable, struct nats_mailbox *m
 	return done;
 }
 
-/* Returns true if the server refused the last request because the user has no permission. Warns
- * once: without that permission, a loss of the stream's end is not repaired. */
+/* Returns true if the server refused the last request because the user has no permission. In this
+ * case warns once per channel, because a loss of the stream's end cannot be repaired without that
+ * permission. */
 static bool is_forbidden(const struct nats_durable *durable, struct nats_channel *channel,
 	struct nats_bus *bus, struct nats_mailbox *mailbox)
 {

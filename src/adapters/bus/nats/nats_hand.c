@@ -5,9 +5,10 @@
  *
  * Deliveries point into held messages, so an acknowledged or returned message stays until the next
  * fetch. A message from the pipe is dropped after the ack-wait, because the server then delivers it
- * again. If the server delivers it again earlier, the new copy replaces the held one, so that one
- * fetch never returns both copies. A message that the server has given up is kept until it is
- * acknowledged or returned, because no other member of the group receives it.
+ * again. The server may deliver a message again while the hand still holds it. The new copy then
+ * replaces the held copy, so that one fetch never returns both. A message that the server has given
+ * up is kept until it is acknowledged or returned, because no other member of the group receives
+ * the message.
  */
 #include <stdlib.h>
 
@@ -50,9 +51,10 @@ void nats_hand_forget(struct nats_hand *hand, const struct nats_durable *durable
 	hand->given = 0;
 }
 
-/* Returns the held message that the server has now delivered again, or NULL. The server may deliver
- * a message again shortly before this consumer drops it: the server's ack-wait begins when the
- * message is sent, and the consumer's when the message arrives. */
+/* Returns the held copy of the message with this metadata, or NULL if the message is not held. The
+ * server may deliver a message again shortly before this consumer drops its copy, because the
+ * ack-wait begins earlier on the server (when it sends the message) than in the consumer (when the
+ * message arrives). */
 static struct nats_held *find_earlier(struct nats_hand *hand, const struct nats_metadata *metadata)
 {
 	if (metadata->deliveries == 1)
@@ -138,8 +140,8 @@ static bool read_one(struct nats_hand *hand, const struct nats_durable *durable,
 	return found != NATS_NOT_NOW;
 }
 
-/* Reads from the stream the messages in hand->late that are due, and holds them, until the hand has
- * `max` messages. */
+/* Reads from the stream the messages in hand->late that are due, and adds them to the hand. Stops
+ * when the hand has `max` messages. */
 static void read_due(struct nats_hand *hand, const struct nats_durable *durable,
 	struct nats_mailbox *mailbox, const _Atomic bool *hurry, size_t max)
 {

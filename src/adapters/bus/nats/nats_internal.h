@@ -148,7 +148,8 @@ struct nats_link {
 	size_t holders; /* guarded by the bus's lock */
 };
 
-/* Returns false and writes `why` if no connection can ever work with the options of this URL. */
+/* Checks the options of the URL without connecting. If cnats cannot use them, returns false and
+ * writes the reason to `why`. */
 QP_MUST_CHECK bool nats_link_check(const struct nats_url *url, char *why, size_t size);
 
 /* Why a bus is down. */
@@ -184,7 +185,8 @@ enum nats_sent {
 	NATS_BROKEN, /* a part of the message may have been written; the link is now broken */
 };
 
-/* Writes a message. Blocks until it is written or a timeout expires. Any thread. */
+/* Writes a message to the socket. Blocks until the whole message is written or a timeout expires.
+ * Any thread. */
 QP_MUST_CHECK enum nats_sent nats_link_send(struct nats_link *link, natsMsg *message);
 
 /* Like nats_link_send(), but for a message without headers, which consists of `subject` and `data`.
@@ -200,16 +202,16 @@ QP_MUST_CHECK natsSubscription *nats_link_subscribe(
 	struct nats_link *link, const char *subject, natsMsgHandler handler, void *context);
 
 /*
- * Like nats_link_subscribe(), but without a handler: a thread reads the messages with
- * natsSubscription_NextMsg(). `queue` is the queue group with which the subscription shares its
- * messages, or NULL.
+ * Like nats_link_subscribe(), but without a handler: the caller reads the messages with
+ * natsSubscription_NextMsg(). If `queue` is not NULL, the subscription joins this queue group, and
+ * the server sends each message to only one subscription of the group.
  */
 QP_MUST_CHECK natsSubscription *nats_link_listen(
 	struct nats_link *link, const char *subject, const char *queue);
 
 /*
- * Ends the subscription; the link destroys it later. Its handler may still be running; see
- * natsSubscription_SetOnCompleteCB().
+ * Ends the subscription; the link destroys it later. When the function returns, the subscription's
+ * handler may still be running; see natsSubscription_SetOnCompleteCB().
  */
 void nats_link_unsubscribe(struct nats_link *link, natsSubscription *subscription);
 
@@ -245,8 +247,11 @@ QP_MUST_CHECK bool nats_mailbox_open(struct nats_mailbox *mailbox, struct nats_l
 /* Does nothing if the mailbox is closed. */
 void nats_mailbox_close(struct nats_mailbox *mailbox);
 
-/* Begins a new round of requests. Returns false if the link is broken or the mailbox is closed. A
- * mailbox that needs a new inbox and cannot get one, because the link is broken, closes. */
+/*
+ * Begins a new round of requests. If the previous round was abandoned, opens a new inbox first. If
+ * the new inbox cannot be opened, breaks the link, leaves the mailbox closed and returns false.
+ * Also returns false if the mailbox was already closed.
+ */
 QP_MUST_CHECK bool nats_mailbox_begin(struct nats_mailbox *mailbox);
 
 /* Sets `address` to the subject to which the server must send the reply to request `number` of the
@@ -276,9 +281,9 @@ QP_MUST_CHECK enum nats_mail nats_mailbox_request(struct nats_mailbox *mailbox, 
 	struct slice request, int64_t until_ns, const _Atomic bool *hurry, natsMsg **letter);
 
 /*
- * If a message is only a status, nats_status_of() returns the status ("503", "408", …), and
- * nats_status_words() its description. For other messages both return "". The texts are valid as
- * long as the message.
+ * The server sends a status as a message without data. For such a message, nats_status_of() returns
+ * the code ("503", "408", …), and nats_status_words() returns its description. For other messages,
+ * both functions return "". The texts are valid as long as the message.
  */
 const char *nats_status_of(natsMsg *message);
 const char *nats_status_words(natsMsg *message);
@@ -333,7 +338,8 @@ QP_MUST_CHECK natsMsg *nats_message_new(const struct nats_channel *channel,
 void nats_message_read(natsMsg *message, const struct nats_channel *channel, struct arena *arena,
 	struct bus_delivery *delivery);
 
-/* The data that the acknowledgement subject of a message contains about the message. */
+/* What the reply subject of a delivered message says about the message. A consumer sends its
+ * acknowledgement to this subject. */
 struct nats_metadata {
 	uint64_t sequence;   /* the message's number in the stream */
 	uint64_t deliveries; /* how often the message was delivered, including this time */
@@ -370,8 +376,9 @@ struct nats_bus {
 	_Atomic bool stopping;
 	_Atomic size_t users; /* open producers and consumers */
 
-	pthread_mutex_t lock;   /* guards the members below; never held across a blocking call */
-	struct nats_link *link; /* set once the streams are prepared; NULL without a connection */
+	pthread_mutex_t lock; /* guards the members below; never held across a blocking call */
+	/* NULL until the streams are prepared, and after the connection has ended */
+	struct nats_link *link;
 };
 
 /* Casts, and aborts if `base` is not a NATS bus. */
@@ -380,7 +387,7 @@ struct nats_bus *nats_bus_of(struct bus *base);
 /* Returns NULL if the channel was not declared. */
 struct nats_channel *nats_bus_channel(struct nats_bus *bus, struct slice name);
 
-/* Returns the single subject that the group wants, or NULL if it wants all. */
+/* Returns the single subject that the group wants, or NULL if the group wants all subjects. */
 const char *nats_bus_group_subject(
 	const struct nats_bus *bus, const char *channel, const char *group);
 

@@ -32,8 +32,8 @@
  * deadline by this time. */
 #define WRITE_TIMEOUT_MS 400
 
-/* The interval of cnats's own pings, which matter while the watcher prepares streams. At other
- * times the watcher pings more often. */
+/* The interval of cnats's own pings. They are needed only while the watcher prepares streams. At
+ * all other times the watcher itself pings, and more often. */
 #define PING_INTERVAL_MS 5000
 
 /* ---- opening ----------------------------------------------------------------------------- */
@@ -271,8 +271,8 @@ static bool was_not_begun(natsStatus status)
 	       status == NATS_INVALID_ARG || status == NATS_NO_SERVER_SUPPORT;
 }
 
-/* Converts the status of a send. If a part of the message may have been written, breaks the link.
- * The caller has locked `writing`. */
+/* Converts the status that cnats returned when it sent a message. If a part of the message may have
+ * been written, breaks the link. The caller has locked `writing`. */
 static enum nats_sent judge(struct nats_link *link, natsStatus status)
 {
 	if (status == NATS_OK)

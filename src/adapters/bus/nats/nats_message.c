@@ -208,8 +208,8 @@ static void read_values(struct reading *reading, natsMsg *message, const char *n
 	free((void *)values);
 }
 
-/* If the headers are not readable, treats the message as one without headers, because its value
- * does not depend on them. */
+/* If the headers are not readable, treats the message as a message without headers, because the
+ * message's value does not depend on its headers. */
 static void read_headers(struct reading *reading, natsMsg *message)
 {
 	const char **names = NULL;
@@ -254,8 +254,9 @@ void nats_message_read(natsMsg *message, const struct nats_channel *channel, str
 /* ---- the subject for acknowledgements ---------------------------------------------------- */
 
 /*
- * The subject is $JS.ACK.stream.consumer.deliveries.sequence.consumer-sequence.time.pending. A
- * longer form has a domain and the hash of an account after ACK, and another token at the end.
+ * The subject has the form
+ * $JS.ACK.stream.consumer.deliveries.sequence.consumer-sequence.time.pending. A longer form has a
+ * domain and the hash of an account after ACK, and another token at the end.
  */
 bool nats_metadata_parse(const char *reply, struct nats_metadata *metadata)
 {

@@ -1,8 +1,8 @@
 /*
  * Producers for JetStream.
  *
- * A publish sends its messages and reads the producer's mailbox until every message has a reply.
- * Each message carries its own reply address in that mailbox.
+ * publish() sends its messages and reads the producer's mailbox until every message has a reply or
+ * the deadline has passed. Each message carries its own reply address in that mailbox.
  *
  * Each publish() is a round of the mailbox. Replies that arrive after publish() has returned belong
  * to an earlier round. They stay in the queue of cnats until a later read of the mailbox drops them
@@ -41,10 +41,11 @@ struct round {
 	struct nats_producer *producer;
 	struct bus_message *messages;
 	int64_t until_ns;
-	size_t sent;      /* messages for which send_one() was called, even if it failed */
+	size_t sent;      /* messages for which send_one() was called, even if the call failed */
 	size_t under_way; /* messages that were sent and whose fate is not decided yet */
 	size_t bytes_under_way;
-	/* how many messages under way no stream has received; cnats does not report which ones */
+	/* how many of the messages under way have reached no stream; cnats reports only their
+	 * number */
 	size_t unheard;
 };
 
@@ -67,7 +68,8 @@ static void detach(struct nats_producer *producer)
 	producer->link = NULL;
 }
 
-/* Returns false if the bus is down. */
+/* If the producer has no link or a broken link, takes the bus's current link and opens the mailbox
+ * on it. Returns false if that fails or the bus is down. */
 static bool attach(struct nats_producer *producer)
 {
 	if (!atomic_load(&producer->bus->up))
@@ -179,8 +181,9 @@ static bool await_reply(struct round *round)
 	}
 }
 
-/* Marks messages that no stream has received as NOT_PERSISTED. Which messages these are is known
- * only if all other messages have a reply; otherwise all messages without a reply stay UNKNOWN. */
+/* Sets the fate of the messages that have reached no stream to NOT_PERSISTED. Which messages these
+ * are is known only if all other messages have a reply; otherwise all messages without a reply stay
+ * UNKNOWN. */
 static void settle_unheard(struct round *round)
 {
 	if (round->under_way != round->unheard) {
@@ -202,8 +205,8 @@ static bool is_full(const struct round *round, const struct bus_message *message
 		       round->bytes_under_way + size_of(message) > IN_FLIGHT_BYTES_MAX);
 }
 
-/* Sends one message. Its fate is UNKNOWN until a reply arrives. Returns false if the link is
- * broken. */
+/* Sends one message. The fate of a sent message is UNKNOWN until a reply arrives; a message that
+ * cannot be sent stays NOT_PERSISTED. Returns false if the link is broken. */
 static bool send_one(struct round *round, size_t number)
 {
 	struct nats_producer *producer = round->producer;

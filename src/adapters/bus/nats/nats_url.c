@@ -2,7 +2,7 @@
  * Parses nats://user:password@host:port,host:port?option=value&…
  *
  * Values may be secrets, so no error text repeats a value. Secrets are kept out of the servers'
- * addresses, because cnats includes the addresses in its own messages. Defaults are set before the
+ * addresses, because cnats includes the addresses in its error texts. Defaults are set before the
  * options are read, so every field is valid once nats_url_parse() has returned true.
  */
 #include <stdio.h>

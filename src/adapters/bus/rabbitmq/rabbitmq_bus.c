@@ -25,7 +25,8 @@ void rabbitmq_bus_enter(struct rabbitmq_bus *bus, struct rabbitmq_link *link)
 	link->next = bus->links;
 	bus->links = link;
 	pthread_mutex_unlock(&bus->lock);
-	/* the bus may have come up just before this link was added */
+	/* the bus may have come up just before this link was added, and then it has not woken the
+	 * link */
 	rabbitmq_link_wake(link);
 }
 

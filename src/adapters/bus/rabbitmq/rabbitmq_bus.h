@@ -22,8 +22,8 @@
  * application works. A consumer delivers unacknowledged messages again from its memory; if its
  * connection is lost, the broker delivers them again to any member of the group. As in MassTransit,
  * a copy of a poisoned message is published to the queue "<group>_error"; the message itself is
- * acknowledged once the broker has confirmed the copy. The bus does not count deliveries, so no
- * delivery is ever exhausted.
+ * acknowledged once the broker has confirmed the copy. The bus does not count deliveries, so it
+ * never marks a delivery as exhausted.
  */
 #ifndef QUIPU_ADAPTERS_BUS_RABBITMQ_RABBITMQ_BUS_H
 #define QUIPU_ADAPTERS_BUS_RABBITMQ_RABBITMQ_BUS_H
@@ -33,15 +33,15 @@
 /*
  * `url` is
  * amqp://[user:password@]host[:port][,host[:port]…][/vhost][?option=value[&option=value…]], or
- * amqps:// for TLS. Several hosts are the nodes of one cluster; if one cannot be reached, the bus
- * tries the next. The options are heartbeat (seconds), queues (quorum declares quorum queues;
- * classic, the default, declares queues without a type, so that the broker chooses the type), and
- * for TLS cacert, cert, key (files) and verify (peer or none). All parts except the port are
- * percent-decoded. The defaults are the user guest, the scheme's standard port, the vhost "/",
- * heartbeats of 10 s, and the system's certificates. The user needs permission to declare every
- * exchange, queue and binding that the bus uses. All arguments must live as long as the bus.
- * Messages to channels that are not among `channels` are NOT_PERSISTED, and no consumer may be
- * opened for such a channel.
+ * amqps:// for TLS. Several hosts are the nodes of one cluster; if the bus cannot reach a node, it
+ * tries the next node. The option heartbeat is a number of seconds. With queues=quorum, the bus
+ * declares quorum queues; with queues=classic, the default, it declares queues without a type, so
+ * that the broker chooses the type. The options for TLS are cacert, cert and key (files), and
+ * verify (peer or none). All parts except the port are percent-decoded. The defaults are the user
+ * guest, the scheme's standard port, the vhost "/", heartbeats of 10 s, and the system's
+ * certificates. The user needs permission to declare every exchange, queue and binding that the bus
+ * uses. All arguments must live as long as the bus. Messages to channels that are not among
+ * `channels` are NOT_PERSISTED, and no consumer may be opened for such a channel.
  */
 struct bus *rabbitmq_bus_new(const char *name, const char *url, const struct bus_channel *channels,
 	size_t channel_count);

@@ -203,7 +203,8 @@ static bool take_wake(struct rabbitmq_link *link)
 	return read(link->wake_fd, &times, sizeof(times)) == sizeof(times);
 }
 
-/* Waits until there is something to read, the link is woken, or a heartbeat may be due. */
+/* Waits until there is something to read, the link is woken, or a heartbeat may be due, but not
+ * beyond monotonic time `until_ns`. */
 static void sleep_until(struct rabbitmq_link *link, int64_t until_ns)
 {
 	struct pollfd fds[] = {

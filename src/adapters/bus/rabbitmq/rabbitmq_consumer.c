@@ -5,7 +5,8 @@
  * returns it again, before newer messages. If the connection on which the message arrived is lost,
  * the consumer drops the message, because the broker delivers it again.
  *
- * The reader (rabbitmq_reader.c) appends to the list on its own thread and sends acknowledgements.
+ * The reader (rabbitmq_reader.c) has its own thread, which appends arriving messages to the list
+ * and sends acknowledgements.
  * Invariant: only fetch() and close remove deliveries. Therefore the deliveries of the last fetch
  * can be used without the lock until the next fetch.
  */
@@ -141,9 +142,9 @@ static size_t write_letters(
 }
 
 /*
- * Looks for poisoned messages among the unacknowledged deliveries before index `to`, and publishes
- * a copy of each to the error queue. Returns true if the broker has confirmed all copies, or if
- * there are no poisoned messages.
+ * Publishes copies of poisoned messages to the error queue: one copy of each poisoned message among
+ * the unacknowledged deliveries before index `to`. Returns true if the broker has confirmed all
+ * copies, or if there are no poisoned messages.
  */
 static bool set_aside_poisoned(struct rabbitmq_consumer *consumer, size_t to)
 {

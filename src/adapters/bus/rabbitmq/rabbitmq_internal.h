@@ -109,8 +109,8 @@ struct rabbitmq_duty {
 	enum rabbitmq_end (*serve)(struct rabbitmq_link *link);
 
 	/*
-	 * Wakes threads that wait for the connection or the bus. Called after a connection has
-	 * failed, and each time the link has waited for the bus. May be NULL.
+	 * Wakes threads that wait for the connection or the bus. Called after the link has lost its
+	 * connection or could not connect, and each time it has waited for the bus. May be NULL.
 	 */
 	void (*notify)(struct rabbitmq_link *link);
 
@@ -140,7 +140,7 @@ struct rabbitmq_link {
 	size_t attempt;                  /* selects which node of the URL to connect to */
 	uint64_t serial;                 /* random, different for each connection */
 	char words[RABBITMQ_WORDS_SIZE]; /* the reason of the last failure */
-	/* the reason in the last warning since the link was last connected; "" if there is none */
+	/* the reason in the link's last warning; "" if it has not warned since it last connected */
 	char logged_words[RABBITMQ_WORDS_SIZE];
 
 	_Atomic int failures; /* consecutive failures */
@@ -165,8 +165,8 @@ const struct rabbitmq_place *rabbitmq_link_place(const struct rabbitmq_link *lin
  * thread. */
 void rabbitmq_link_stop(struct rabbitmq_link *link);
 
-/* Ends the current rabbitmq_link_wait() or rabbitmq_link_pause(); if there is none, ends the next
- * one. Any thread; never blocks. */
+/* Ends the current call of rabbitmq_link_wait() or rabbitmq_link_pause(). If no such call is under
+ * way, ends the next call. Any thread; never blocks. */
 void rabbitmq_link_wake(struct rabbitmq_link *link);
 
 /* Cuts the connection, so that all calls of the link's thread on this connection fail. Any thread;
@@ -353,7 +353,8 @@ struct rabbitmq_publisher {
 	uint64_t first_tag;           /* the delivery tag of the job's first letter */
 	size_t written;               /* how many letters of the job are written */
 	size_t outstanding; /* how many written letters are neither confirmed nor refused */
-	/* all letters before this index are confirmed or refused; later ones may be, too */
+	/* all letters before this index are confirmed or refused; some later letters may be
+	 * confirmed or refused, too */
 	size_t settled;
 	/* the broker can no longer return (basic.return) letters before this index */
 	size_t next_return;

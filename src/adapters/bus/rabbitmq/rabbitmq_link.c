@@ -46,9 +46,9 @@ const struct rabbitmq_place *rabbitmq_link_place(const struct rabbitmq_link *lin
 }
 
 /*
- * Returns true if a warning about the last failure would be news: the link has not warned since it
- * last connected, or it could open the socket and then failed for another reason than in the last
- * warning.
+ * Returns true if a warning about the last failure would be news. While the link has not warned
+ * since it last connected, every failure is news. After a warning, a failure is news only if the
+ * socket could be opened and the reason differs from the reason in that warning.
  */
 static bool is_news(const struct rabbitmq_link *link)
 {

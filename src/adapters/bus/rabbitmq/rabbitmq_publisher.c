@@ -15,15 +15,15 @@
  * are in the queue. A full queue that rejects new letters refuses them in the same way, so their
  * fate is UNKNOWN too.
  *
- * A confirm contains the delivery tag of its letter, but a return does not. Returns arrive in the
- * order of the letters, so the publisher searches the letters behind the previously returned one:
- * the return belongs to the first letter that has the same exchange, routing key and id. This works
- * only if no return of an earlier job can still arrive. Therefore the publisher replaces a
+ * A confirm contains the delivery tag of its letter. A return contains no tag, but returns arrive
+ * in the order of the letters. So a return belongs to the first letter that was written after the
+ * previously returned letter and has the same exchange, routing key and id as the return. This rule
+ * holds only if no return of an earlier job can still arrive. Therefore the publisher replaces a
  * connection on which a confirm is missing.
  *
- * During an alarm, the broker stops reading from connections that publish, and notifies them. The
- * publisher keeps its connection, so that the broker can report the end of the alarm, and publishes
- * nothing until then.
+ * During an alarm, the broker stops reading from connections that publish, and notifies their
+ * clients. The publisher keeps its connection, so that the broker can report the end of the alarm,
+ * and publishes nothing until then.
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -33,7 +33,7 @@
 #include "adapters/bus/rabbitmq/rabbitmq_internal.h"
 #include "base/log.h"
 
-/* How long a caller waits beyond the deadline before cutting the connection. */
+/* How long a caller waits beyond its deadline before it cuts the connection. */
 #define GRACE_NS (50 * NS_PER_MS)
 
 #define REPLACE_INTERVAL_NS NS_PER_S
@@ -208,8 +208,8 @@ static bool take_frame(struct rabbitmq_publisher *publisher, const amqp_frame_t 
 /* ---- a job ------------------------------------------------------------------------------- */
 
 /*
- * Handles all frames that have arrived. As long as letters are neither confirmed nor refused, waits
- * for more frames until monotonic time `until_ns`. Returns false if the link is lost.
+ * Handles all frames that have arrived. While a written letter is neither confirmed nor refused,
+ * waits for more frames until monotonic time `until_ns`. Returns false if the link is lost.
  */
 static bool take_confirms(struct rabbitmq_publisher *publisher, int64_t until_ns)
 {
@@ -242,8 +242,8 @@ static bool write_letter(struct rabbitmq_publisher *publisher, struct rabbitmq_l
 
 /*
  * While the socket is corked, it sends only full segments, so that the broker needs as few reads as
- * possible for the letters of a job. If the socket does not support this option, it sends each
- * letter immediately.
+ * possible for the letters of a job. A socket that does not support TCP_CORK sends each letter
+ * immediately.
  */
 static void cork(struct rabbitmq_publisher *publisher, bool corked)
 {

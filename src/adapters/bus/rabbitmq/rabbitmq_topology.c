@@ -5,7 +5,7 @@
  */
 #include "adapters/bus/rabbitmq/rabbitmq_internal.h"
 
-/* Matches every routing key. */
+/* A binding with this key matches every routing key. */
 #define ALL "#"
 
 static bool declare_exchange(struct rabbitmq_link *link, const char *name, bool passive)

@@ -2,8 +2,9 @@
  * Parses amqp://user:password@host:port,…/vhost?option=value&…
  *
  * Values may be secrets, so no error text repeats a value. The parser of rabbitmq-c is not used,
- * because it does not support options and does not report what is wrong. The functions that return
- * a text return NULL on success; otherwise the text completes the error "… is not valid: …".
+ * because it does not support options and does not report what is wrong. Most functions here return
+ * NULL on success, and otherwise the reason why the URL is not valid. rabbitmq_url_parse() appends
+ * the reason to "the URL of RabbitMQ … is not valid: ".
  */
 #include <stdio.h>
 
@@ -72,7 +73,7 @@ static const char *parse_place(struct rabbitmq_url *url, struct arena *arena, st
 		return problem;
 	place->host = text_unescape(arena, host);
 	if (!place->host || !is_host(place->host))
-		return "there must be a host, or several with commas between them";
+		return "there must be a host, or several hosts with commas between them";
 	url->place_count++;
 	return NULL;
 }

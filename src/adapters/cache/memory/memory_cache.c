@@ -18,7 +18,8 @@
 
 #define US_PER_S 1000000LL
 
-/* Longer than any window, but short enough that an expiry in nanoseconds fits into an int64. */
+/* The longest TTL. It is longer than any limit's window, but short enough that an expiry in
+ * nanoseconds fits into an int64. */
 #define TTL_S_MAX (100LL * 366 * 24 * 3600)
 
 struct memory_cache {
@@ -54,8 +55,8 @@ static struct memory_session *session_of(struct cache_session *session)
 
 /* ---- limits ------------------------------------------------------------------------------ */
 
-/* Converts a TTL to nanoseconds and, like the Redis cache, rounds it up to whole seconds, at least
- * one. */
+/* Converts a TTL to nanoseconds. Like the Redis cache, rounds it up to whole seconds, and to at
+ * least one second. */
 static int64_t ttl_ns(int64_t ttl_us)
 {
 	int64_t ttl_s = ttl_us / US_PER_S + (ttl_us % US_PER_S > 0);
@@ -207,8 +208,8 @@ static void put(struct memory_cache *cache, enum memory_kind kind,
 		.updated_us = counter->updated_us};
 }
 
-/* Does not create a missing counter, because a later version of the counter may have been removed
- * from the table. */
+/* Updates the counter only if the table contains it. A missing counter is not added, because the
+ * table may have contained and removed a later version of it. */
 static void refresh(
 	struct memory_cache *cache, const struct cached_counter *counter, int64_t now_ns)
 {

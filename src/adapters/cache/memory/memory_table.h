@@ -36,7 +36,7 @@ struct memory_entry {
 	enum memory_kind kind;
 	union {
 		struct memory_limit limit;
-		struct memory_counter counter; /* also for MEMORY_LIST */
+		struct memory_counter counter; /* of a MEMORY_COUNTER or MEMORY_LIST */
 		int64_t lease;
 	};
 	size_t user_id_len;
@@ -55,8 +55,8 @@ struct memory_table {
 struct memory_entry *memory_table_find(
 	struct memory_table *table, enum memory_kind kind, struct slice user_id, int64_t now_ns);
 
-/* Returns a new entry for the caller to fill in. It replaces the user's entry of that kind, if
- * there is one. */
+/* Adds an entry and returns it; the caller must fill it in. The new entry replaces the user's old
+ * entry of that kind, if there is one. */
 struct memory_entry *memory_table_put(struct memory_table *table, enum memory_kind kind,
 	struct slice user_id, int64_t ends_at_ns);
 

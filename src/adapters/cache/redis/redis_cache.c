@@ -33,7 +33,7 @@ struct redis_cache {
 	struct cache base;
 	const char *url_text;
 	struct redis_url url;
-	int timeout_ms;          /* of every connection */
+	int timeout_ms;          /* for connecting, and for each round trip */
 	_Atomic uint64_t moment; /* written with the lock held; see redis_internal.h */
 	atomic_int sessions;
 	struct listeners listeners;
@@ -80,7 +80,7 @@ static enum redis_phase phase_of(const struct redis_cache *cache)
 	return redis_phase_at(redis_cache_moment(cache));
 }
 
-/* Changes the phase; no other function does. The caller holds the lock. */
+/* Changes the phase. No other function changes the phase. The caller holds the lock. */
 static void enter(struct redis_cache *cache, enum redis_phase phase)
 {
 	uint64_t moment = redis_cache_moment(cache);

@@ -6,9 +6,9 @@
  *
  * After any failure (an error, no reply for 200 ms, a lost connection) the whole cache is away:
  * calls return CACHE_AWAY immediately, and a background thread tries to reach Redis every 200 ms.
- * When it succeeds, it first repeats the deletions that failed in the meantime; then the cache is
- * in use again. After a timeout it is unknown whether Redis has run a command, so the connection is
- * closed and the command is not sent again.
+ * When the thread succeeds, it first carries out the deletions that failed or were requested in the
+ * meantime; then the cache is in use again. After a timeout it is unknown whether Redis has run a
+ * command, so the connection is closed and the command is not sent again.
  *
  * Requires Redis 5.0, or 6.0 if the URL names a user. The program must ignore SIGPIPE.
  */

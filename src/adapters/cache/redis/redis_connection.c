@@ -29,8 +29,8 @@ void redis_connection_close(struct redis_connection *connection)
 
 /*
  * Closes the connection and sets `why` to the error text of hiredis. If hiredis has no error text,
- * or after a timeout, which hiredis would call "Resource temporarily unavailable", sets `why` to
- * `fallback` instead.
+ * sets `why` to `fallback` instead. The same applies after a timeout, which hiredis would call
+ * "Resource temporarily unavailable".
  */
 static void break_off(struct redis_connection *connection, const char *fallback)
 {
@@ -68,9 +68,9 @@ bool redis_send(struct redis_connection *connection, const struct slice *words, 
 }
 
 /*
- * Writes what redis_send() has queued or, once everything is written, reads some bytes. Returns
- * false if the connection has failed. The socket's timeout ends a write or read that makes no
- * progress.
+ * Writes some of the bytes that redis_send() has queued. If all of them are already written, reads
+ * some bytes instead. Returns false if the connection has failed. The socket's timeout ends a write
+ * or read that makes no progress.
  */
 static bool exchange_some(redisContext *context, int *written)
 {

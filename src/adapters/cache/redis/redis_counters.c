@@ -2,9 +2,9 @@
  * The calls of ports/cache.h for counters. The scripts implement the port's guarantees.
  *
  * Most reads are hits, so redis_counter_get() first runs a script that only reads. For the misses
- * it then runs the script that can also grant leases, which takes Redis three times as long.
- * redis_counter_get() works on copies of the caller's entries, so that a failed call leaves the
- * originals unchanged.
+ * it then runs a second script, which can also grant leases. The second script takes Redis three
+ * times as long. redis_counter_get() works on copies of the caller's entries, so that a failed call
+ * leaves the originals unchanged.
  */
 #include <assert.h>
 

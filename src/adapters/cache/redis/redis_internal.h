@@ -56,9 +56,9 @@
 enum redis_name { REDIS_NAME_LIMIT, REDIS_NAME_COUNTER, REDIS_NAME_LEASE, REDIS_NAME_LIST };
 
 /*
- * Returns the name under which Redis keeps an entry of the user, written to `space`. `name` selects
- * the entry: the limit, the counter, the lease, or the list of the user's counters. Different
- * entries, and entries of different users, never have the same name.
+ * Returns the name under which Redis keeps an entry of the user; the name is stored in `space`.
+ * `name` selects the entry: the limit, the counter, the lease, or the list of the user's counters.
+ * Different entries, and entries of different users, never have the same name.
  */
 struct slice redis_name(enum redis_name name, struct slice user_id, char space[REDIS_NAME_SIZE]);
 
@@ -184,8 +184,8 @@ QP_MUST_CHECK bool redis_sentinel_find(struct redis_connection *connection,
  */
 enum redis_kind { REDIS_LIMITS, REDIS_COUNTERS, REDIS_KINDS };
 
-/* A set of user ids. If it would exceed REDIS_DROPS_MAX ids, it stands for all users instead. An
- * empty set is all zero. */
+/* A set of user ids. When more than REDIS_DROPS_MAX ids are added, the set drops its ids and stands
+ * for all users. An empty set is all zero. */
 struct redis_users {
 	bool everybody;
 	size_t count;
@@ -243,8 +243,8 @@ static inline bool redis_is_same_round(uint64_t moment, uint64_t other)
 }
 
 /*
- * Reports a failure on a connection that was opened at `moment`. From now on Redis is away, unless
- * Redis has already gone away since `moment`: then the failure is old and is ignored.
+ * Reports a failure on a connection that was opened at `moment`. If Redis has already gone away
+ * since `moment`, the failure is old and is ignored. Otherwise Redis is away from now on.
  */
 void redis_cache_failed(struct redis_cache *cache, uint64_t moment, const char *why);
 

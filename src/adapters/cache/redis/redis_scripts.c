@@ -150,8 +150,8 @@ static const char fill[] = "local filled = 0\n"
 
 /*
  * Reads counters or cached lists of counters; both are strings in Redis. KEYS holds their names.
- * Returns the value of each name, or nil if it has none. A value without a TTL counts as missing:
- * Quipu always sets a TTL, so another program must have written it.
+ * Returns the value of each name, or nil for a name without a value. A value without a TTL counts
+ * as missing: Quipu always sets a TTL, so another program must have written the value.
  */
 static const char counter_look[] = "local values = redis.call('MGET', unpack(KEYS))\n"
 				   "for i = 1, #KEYS do\n"

@@ -7,7 +7,7 @@
  *
  *   state           event                                                 next
  *   not connected   the cache is in use, and a retry is due               connected
- *   connected       a connection fails, is refused, or Redis was away     not connected
+ *   connected       a connection fails or is refused, or Redis was away   not connected
  */
 #include <assert.h>
 #include <poll.h>

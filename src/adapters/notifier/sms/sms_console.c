@@ -1,6 +1,6 @@
 /*
- * send() only collects lines; the next wait() writes all of them, so that many notices cost only a
- * few system calls.
+ * The notifier's send() only collects lines; the next wait() writes all of these lines, so that
+ * many notices cost only a few system calls.
  *
  * A pipe that nobody reads fills up, and a write to it would block for ever. So every write waits
  * until the pipe has room for PIPE_BUF bytes and writes no more than that, and wait() stops writing
@@ -112,8 +112,8 @@ static bool wait_for_room(int64_t until_ns)
 	}
 }
 
-/* Returns how many bytes to write at once: as many whole lines as fit into PIPE_BUF bytes, or
- * PIPE_BUF bytes of a line that is longer. */
+/* Returns how many bytes to write at once: as many whole lines as fit into PIPE_BUF bytes. If even
+ * the first line is longer, returns PIPE_BUF. */
 static size_t chunk_of(struct slice text)
 {
 	const char *end;
@@ -124,7 +124,8 @@ static size_t chunk_of(struct slice text)
 	return end ? (size_t)(end - text.data) + 1 : PIPE_BUF;
 }
 
-/* Returns how many bytes were written. If that is not the whole text, errno says why. */
+/* Writes the text to standard output and returns how many bytes were written. If that is not the
+ * whole text, errno says why. */
 static size_t write_lines(struct slice text)
 {
 	int64_t until_ns = clock_steady_ns(&clock_system) + LONGEST_NS;
@@ -143,7 +144,7 @@ static size_t write_lines(struct slice text)
 }
 
 /* Sets the fate FAILED for each notice whose line ends beyond the first `written` bytes of the
- * page. errno says why the rest was not written. */
+ * page. When this function is called, errno must say why the rest was not written. */
 static void fail_unwritten(struct sms_console *console, size_t written)
 {
 	const char *why = errno == ETIMEDOUT ? "nobody reads it" : strerror(errno);

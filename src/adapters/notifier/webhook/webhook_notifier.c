@@ -46,7 +46,8 @@ static struct webhook_notifier *notifier_of(struct notifier *notifier)
 	return (struct webhook_notifier *)notifier;
 }
 
-/* Aborts on failure: libcurl has run out of memory, or this adapter has a bug. */
+/* Aborts if `code` is an error, because then libcurl has run out of memory or this adapter has a
+ * bug. */
 static void must(CURLMcode code)
 {
 	if (code == CURLM_OK)

@@ -18,7 +18,8 @@
  * credentials there. The notifier opens no connection to such an address. If the host has no other
  * address, the fate is FAILED.
  *
- * Retry-After is passed on if the status is 429 or 503; a value above one day counts as one day.
+ * If the status is 429 or 503, the result contains the value of Retry-After; a value above one day
+ * counts as one day.
  *
  * The status decides the fate as soon as the response's header is complete. The body is read only
  * so that the connection can be reused. If the body is larger than 64 KiB, ends early or never

@@ -1,5 +1,6 @@
-/* A reload reads the file into a new struct and then, under the lock, copies that struct over the
- * current one. Signing holds the lock only while it copies the secrets. */
+/* Keeps the secrets that sign webhooks, and reloads them. A reload reads the secrets file into a
+ * new struct and then, under the lock, copies the new struct over the current one. Signing holds
+ * the lock only while it copies the secrets. */
 #include "adapters/notifier/webhook/webhook_secrets.h"
 
 #include <errno.h>
@@ -37,7 +38,8 @@ struct webhook_secrets {
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
-/* Reads one line into `pair`. Returns NULL on success, otherwise a text that says what is wrong. */
+/* Parses one line of the secrets file and adds its secret, if it has one, to `pair`. Returns NULL
+ * on success, otherwise a text that says what is wrong. */
 static const char *read_line(struct arena *arena, struct slice line, struct secret_pair *pair)
 {
 	struct slice bytes;

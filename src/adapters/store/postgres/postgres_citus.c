@@ -1,16 +1,16 @@
 /*
- * On Citus, each statement in the arrays below replaces the plain statement with the same name, but
- * has the same parameters and returns the same columns. The statements differ for these reasons:
+ * On Citus, each statement in the arrays below replaces the plain statement of the same name. Both
+ * statements have the same parameters and return the same columns. They differ for these reasons:
  *
  *   shards        Citus skips shards only if a condition names values of the distribution column. A
  *                 join with the rows of a batch names no values, so the statement would run on all
  *                 shards. CITUS_SHARDS adds a condition that names the values.
- *   locks         FOR UPDATE works on one shard only. An UPDATE that changes nothing locks the same
- *                 rows, in the same order, but cannot skip rows that other sessions have locked. It
- *                 waits for such rows and fails after lock_timeout; the caller then runs smaller
- *                 batches.
- *   sweeps        A statement that deletes expired rows chooses them without locking them, and then
- *                 deletes only those that have not changed since.
+ *   locks         FOR UPDATE works on one shard only. Instead, an UPDATE that changes no value
+ *                 locks the same rows, in the same order. It cannot skip rows that other sessions
+ *                 have locked: it waits for such rows and fails after lock_timeout, and the caller
+ *                 then runs smaller batches.
+ *   sweeps        A statement that deletes expired rows chooses rows without locking them, and then
+ *                 deletes only the chosen rows that have not changed since.
  *   time          A statement reads the time once, in the CTE `clock`, on the node to which Quipu
  *                 is connected. In UPDATE and RETURNING, only immutable functions may convert the
  *                 time: see CITUS_FROM_US and CITUS_TO_US.
@@ -375,8 +375,8 @@ static const struct pg_statements *const tables[] = {
  * Citus commits first on the shard's node and then on the coordinator; if the coordinator dies in
  * between, the changes to tables on the coordinator are lost. Citus has no setting and no function
  * that requests two phases, but it always uses two phases after an INSERT … SELECT whose SELECT
- * runs on the coordinator, even if the INSERT inserts no row. The statement below uses
- * idempotency_keys, because every database has that table.
+ * runs on the coordinator, even if the INSERT inserts no row. The statement below is such an
+ * INSERT. It uses idempotency_keys, because every database has that table.
  */
 static const struct pg_statement two_phases = {
 	"quipu_two_phases",

@@ -23,8 +23,8 @@
 
 #define SLACK_US 250000
 
-/* The pause after a scan of the whole index, until the next such scan: LOOK_SHARE times as long as
- * the scan took, but at least LOOK_LEAST_NS and at most LOOK_MOST_NS. */
+/* After a scan of the whole index, the next such scan has to wait LOOK_SHARE times as long as the
+ * scan took, but at least LOOK_LEAST_NS and at most LOOK_MOST_NS. */
 #define LOOK_LEAST_NS NS_PER_S
 #define LOOK_MOST_NS (60 * NS_PER_S)
 #define LOOK_SHARE 20
@@ -62,10 +62,10 @@ static void has_looked(struct pg_floor *floor, int64_t start_ns)
 	atomic_store(&floor->look_at_ns, now_ns + wait_ns);
 }
 
-/* Moves the floor to SLACK_US before `oldest_us`, because no row between `from_us` and `oldest_us`
- * is open. Lowers the floor only after a scan of the whole index, that is, if `from_us` is 0. Does
- * nothing if the floor is no longer `was_us`, because another thread may have lowered the floor for
- * a new row. */
+/* Moves the floor to `oldest_us` - SLACK_US. The caller has found that no row between `from_us` and
+ * `oldest_us` is open. Lowers the floor only after a scan of the whole index, that is, if `from_us`
+ * is 0. Does nothing if the floor is no longer `was_us`, because another thread may have lowered
+ * the floor for a new row. */
 static void raise(struct pg_floor *floor, int64_t was_us, int64_t from_us, int64_t oldest_us)
 {
 	int64_t to_us = oldest_us - SLACK_US;

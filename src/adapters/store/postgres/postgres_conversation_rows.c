@@ -11,8 +11,8 @@ static const struct pg_statement rows_statement = {
 	"ORDER BY user_id, other_id LIMIT $3::int8",
 };
 
-/* Jumps in the index messages_dialog from each pair of users straight to the next pair, however
- * many messages a pair has. */
+/* Lists pairs of users. The statement jumps in the index messages_dialog from each pair straight to
+ * the next pair, so its cost does not depend on how many messages a pair has. */
 static const struct pg_statement directions_statement = {
 	"quipu_messages_directions",
 	"WITH RECURSIVE pair AS ("

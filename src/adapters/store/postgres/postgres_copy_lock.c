@@ -1,19 +1,20 @@
 /*
  * Quipu's servers and `quipu copy` never use the tables of a database at the same time: every
  * connection through which a server uses tables holds a lock in shared mode, and a copy holds the
- * same lock in exclusive mode. Every session holds the lock, not only the watcher, so that a copy
- * cannot begin while any session could still write. (The waker's connection does not hold the lock,
- * because the waker uses no tables.) PostgreSQL releases the lock when the connection ends, however
- * the process ends. On Citus, each node has a lock of its own, so a copy does not detect servers
- * that are connected to other nodes (docs/SCALING.md).
+ * same lock in exclusive mode. The connection of each session holds the lock, in addition to the
+ * connection of the store's watcher thread, so a copy cannot begin while any session could still
+ * write. (The connection that carries announcements, in postgres_waker.c, does not hold the lock,
+ * because it uses no tables.) PostgreSQL releases the lock when the connection ends, however the
+ * process ends. On Citus, each node has a lock of its own, so a copy does not detect servers that
+ * are connected to other nodes (docs/SCALING.md).
  *
  * The lock protects the database while a copy runs. After an interrupted copy, the copy's row in
- * quipu_copy keeps servers out. A server reads that row while it holds the lock, so no copy can
- * begin after the check.
+ * quipu_copy keeps servers out. A server first takes the lock and then checks that row, so no copy
+ * can begin after the check.
  *
- * No process waits in PostgreSQL's queue for the lock. If a copy waited in that queue, it would
- * keep new sessions of a running server out. A copy that was started with the wrong URL by mistake
- * must not disturb a server in this way.
+ * No process waits in PostgreSQL's queue for the lock. If a copy waited in that queue, new sessions
+ * of a running server could no longer take the lock. A copy that was started with the wrong URL by
+ * mistake must not disturb a server in this way.
  */
 #include "adapters/store/postgres/postgres_copy_lock.h"
 
@@ -24,9 +25,9 @@
 /* An arbitrary number, the same in every Quipu process. */
 #define COPY_LOCK "7310579613"
 
-/* A copy retries for two reasons: the connections of a process that has just ended may still hold
- * the lock; and a server that waits until an interrupted copy is finished takes the lock briefly
- * each time it tries to connect. */
+/* A copy tries to take the lock several times, for two reasons: the connections of a process that
+ * has just ended may still hold the lock; and a server that waits until an interrupted copy is
+ * finished takes the lock briefly each time it tries to connect. */
 #define TRIES 20
 #define TRY_AGAIN_MS 100
 

@@ -38,9 +38,9 @@ static const struct pg_statement lock_statement = {
 	"AS u(user_id, message_id, state, event_us)"
 
 /* clang-format off */
-/* Compares the old state with w.known, a column of the batch, which is always 'unread'. If the
- * statement compared the old state with a constant instead, the planner might read the index of all
- * unread messages. */
+/* Compares the old state with w.known, a column of the batch that contains 'unread' in every row.
+ * If the statement compared the old state with the constant 'unread' instead, the planner might
+ * read the index of all unread messages. */
 static const struct pg_statement update_statement = {
 	"quipu_counter_messages_update",
 	"WITH w AS MATERIALIZED (SELECT u.*, 'unread' AS known FROM " PUT_ROWS ") "
@@ -85,9 +85,9 @@ static const struct pg_statement list_unread_statement = {
 };
 
 /*
- * The type is a column of w, the rows of the batch. If it were a constant, the planner, which has
- * no statistics for a new table, would read all counters of that type and search the batch for each
- * counter.
+ * The rows of the batch (w) have a column with the type of the counter. If the statements compared
+ * types with a constant instead, the planner would choose badly while a new table has no
+ * statistics: it would read all counters of that type and search the batch for each counter.
  */
 #define ADD_ROWS                                                                          \
 	"WITH w AS MATERIALIZED ("                                                        \
@@ -99,8 +99,9 @@ static const struct pg_statement list_unread_statement = {
 /*
  * The planner may only use a nested loop over the sorted rows, with one index look-up per row (see
  * session_settings in postgres_store.c), so rows are locked in the order of their ids. An upsert
- * does not work here, because PostgreSQL would first check the row to be inserted. Its count would
- * be the delta, and a negative delta violates the constraint on count.
+ * does not work here, because PostgreSQL would first check the constraints of the row to be
+ * inserted. The count in that row would be the delta, and a negative delta violates the constraint
+ * on count.
  */
 static const struct pg_statement add_statement = {
 	"quipu_counters_add",

@@ -1,8 +1,8 @@
 /*
- * Dead letters in PostgreSQL. Resolving a letter takes one or two statements. The first changes the
- * row that failed, if there is one. The second changes the letter itself, if letters have a table
- * of their own; it also checks the result of the first. The statements are sent together. The
- * operator's action is recorded in the same transaction.
+ * Dead letters in PostgreSQL. Resolving a letter takes one or two statements. The first statement
+ * changes the row that failed, if that row exists. If letters have a table of their own, a second
+ * statement marks the letter as resolved, after it has checked what the first statement did. The
+ * statements are sent together. The operator's action is recorded in the same transaction.
  */
 #include "adapters/store/postgres/postgres_dead_letters.h"
 
@@ -128,7 +128,7 @@ static struct slice name_of(
 	return buffer_slice(&name);
 }
 
-/* Changes the row that failed and the letter. Sets `found` to whether the letter was unresolved. */
+/* Changes the row that failed and the letter. Sets `found` to whether a letter was resolved. */
 static enum status change(struct pg_session *session, const struct pg_dead_letters *view,
 	const struct pg_param *params, bool *found)
 {

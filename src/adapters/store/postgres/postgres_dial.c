@@ -112,9 +112,10 @@ static void add_place(struct parameters *parameters, const PQconninfoOption *opt
 }
 
 /*
- * When a connection is opened without blocking, libpq has no timeout, and offers no call to move on
+ * libpq has no timeout for a connection that it opens without blocking, and no call that moves on
  * to the next host. Therefore the caller gives up an attempt that takes too long, and each attempt
- * uses one host only; otherwise a silent first host would be the only host ever tried.
+ * uses only one host. If each attempt used the whole list of hosts, a silent first host would be
+ * the only host ever tried.
  */
 PGconn *pg_dial_start(const char *url, unsigned attempt)
 {

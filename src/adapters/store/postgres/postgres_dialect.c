@@ -2,8 +2,8 @@
  * The two dialects need different settings for two reasons.
  *
  * Plans: plain PostgreSQL uses one plan of a prepared statement for arrays of any size, because
- * PG_LOCK_SETTINGS determine the plan. Citus must know the values of the parameters, because they
- * decide which nodes take part, so Citus plans every execution.
+ * PG_LOCK_SETTINGS determine the plan. On Citus, the values of the parameters decide which nodes
+ * take part, so Citus must know these values and plans every execution anew.
  *
  * Locks: with our settings, Citus changes the shards of a statement one after another, always in
  * the same order. It locks the rows of a shard in the order of their ids, as plain PostgreSQL does.

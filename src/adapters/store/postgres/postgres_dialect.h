@@ -65,9 +65,10 @@ const char *pg_dialect_sql(const struct pg_dialect *dialect, const struct pg_sta
 /* ---- distributing tables ---- */
 
 /*
- * Prints the statements that spread the tables over the nodes of a cluster, and executes them
- * unless this is a dry run. Leaves out tables that are already distributed, and the settings of the
- * workers if all of them are right. On failure returns false with a reason in `why`.
+ * Prints the statements that spread the tables over the nodes of a cluster and that configure the
+ * workers, and executes these statements unless this is a dry run. Leaves out tables that are
+ * already distributed. Leaves out the settings of the workers if all of them are already right. On
+ * failure returns false with a reason in `why`.
  */
 QP_MUST_CHECK bool pg_distribute(
 	PGconn *connection, bool dry_run, FILE *out, char *why, size_t size);

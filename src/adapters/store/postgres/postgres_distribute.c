@@ -156,7 +156,8 @@ static bool distribute_tables(struct distribution *distribution)
 #define AS_SHOWN(name, value) " || current_setting('" name "') || ' '"
 #define AS_EXPECTED(name, value) value " "
 
-/* Returns the number of workers that do not report all values of PG_LOCK_SETTINGS. */
+/* Returns the number of workers that have a wrong value for one of PG_LOCK_SETTINGS or do not
+ * answer. */
 #define UNSET_SQL                                                                                  \
 	"SELECT count(*) FROM run_command_on_workers($quipu$SELECT ''" PG_LOCK_SETTINGS(           \
 		AS_SHOWN) "$quipu$) WHERE result IS DISTINCT FROM '" PG_LOCK_SETTINGS(AS_EXPECTED) "'"
@@ -187,8 +188,8 @@ static bool configure_all(struct distribution *distribution)
 /*
  * Citus opens its own connections to the workers, as the same user, and does not pass on the
  * session's settings. Therefore this function changes the user's defaults on the workers.
- * run_command_on_workers() succeeds even if a worker refuses, so this function reads the settings
- * back.
+ * run_command_on_workers() succeeds even if a worker refuses the command, so this function reads
+ * the settings back to check them.
  */
 static bool configure_workers(struct distribution *distribution)
 {

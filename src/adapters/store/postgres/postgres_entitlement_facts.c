@@ -80,8 +80,9 @@ static const struct pg_statement find_events_statement = {
 	"JOIN outbox_events o ON o.event_id = nullif(w.id, '')::uuid",
 };
 
-/* Jumps in the index of entitlement_sources from each entitlement straight to the next one, however
- * many sources an entitlement has. */
+/* Lists the entitlements that occur in entitlement_sources. The statement jumps in the index of that
+ * table from each entitlement straight to the next, so its cost does not depend on how many sources
+ * an entitlement has. */
 static const struct pg_statement list_source_owners_statement = {
 	"quipu_entitlements_list_source_owners",
 	"WITH RECURSIVE owner AS ("

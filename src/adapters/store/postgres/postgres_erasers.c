@@ -1,7 +1,7 @@
 /*
  * The places where PostgreSQL keeps data about a person, service by service. Published events of
- * dialogs and the answers stored under Idempotency-Keys are not listed, because they are deleted
- * anyway: the events after a day, the answers after --idempotency-ttl.
+ * dialogs, and answers stored under Idempotency-Keys, are not listed here, because the janitor
+ * deletes them anyway: the events after a day, the answers after --idempotency-ttl.
  */
 #include "adapters/store/postgres/postgres_eraser.h"
 
@@ -35,8 +35,8 @@
 
 #define IS_FROM "position($1::text IN convert_from(payload, 'UTF8')) > 0"
 
-/* Conversations are erased after messages, because the statements use the conversations to find the
- * messages that the person sent. */
+/* Conversations are erased after messages, because the statements that erase the messages sent by
+ * the person find these messages through the conversations. */
 const struct pg_eraser postgres_dialogs_eraser = {
 	.base = {
 		.ops = &pg_eraser_ops,
@@ -96,8 +96,9 @@ const struct pg_eraser postgres_dialogs_eraser = {
 
 /* ---- counters ---------------------------------------------------------------------------- */
 
-/* A counted message stays for 30 days, marked as read, because the message's event may be delivered
- * again. */
+/* The eraser marks unread messages as read and keeps their rows, because a message's event may be
+ * delivered again. Without its row, the message would then be counted again. The rows are deleted
+ * 30 days later. */
 const struct pg_eraser postgres_counters_eraser = {
 	.base = {
 		.ops = &pg_eraser_ops,
@@ -128,8 +129,8 @@ const struct pg_eraser postgres_counters_eraser = {
 	"JOIN outbox_events o ON o.event_id = a.event_id "                                 \
 	"WHERE a.user_id = $1::text "
 
-/* Events are erased before audit lines, because the statement finds the events through the audit
- * lines. It also erases events that have been published. */
+/* Events are erased before audit lines, because the statement that erases events finds them through
+ * the audit lines. That statement also erases events that have been published. */
 const struct pg_eraser postgres_entitlements_eraser = {
 	.base = {
 		.ops = &pg_eraser_ops,
@@ -194,7 +195,7 @@ const struct pg_eraser postgres_notifications_eraser = {
 /* ---- the gateway ------------------------------------------------------------------------- */
 
 /* The id of an erased message stays in sent_messages, because the message's event may be delivered
- * again. */
+ * again. Without the id, Quipu would then send the message. */
 const struct pg_eraser postgres_limits_eraser = {
 	.base = {
 		.ops = &pg_eraser_ops,

@@ -21,7 +21,8 @@ bool pg_is_farewell(const char *state, const PGresult *result)
 
 enum status pg_status_of_state(const char *state)
 {
-	/* Deadlock, serialization failure, or prepared statement lost by a connection pooler. */
+	/* The batch may succeed if it runs again: a deadlock, a serialization failure, or a
+	 * prepared statement that a connection pooler has lost. */
 	static const char *const by_chance[] = {"40P01", "40001", "26000", NULL};
 	static const char *const locked[] = {"55P03", NULL};
 	/*

@@ -84,8 +84,9 @@ static const struct pg_statement release_statement = {
 	"RETURNING w.n",
 };
 
-/* $1 and $2 are the last scope and key of the previous page; for the first page, the prefix of the
- * scopes to list, and ''. $3 is greater than every scope to list. $4 is the limit. */
+/* $1 and $2 are the scope and the key of the last row on the previous page. For the first page, $1
+ * is the prefix of the scopes to list, and $2 is ''. $3 is greater than every scope to list. $4 is
+ * the limit. */
 static const struct pg_statement list_statement = {
 	"quipu_keys_list",
 	"SELECT scope, key, length(fingerprint), status, body, owner, " LEASE_US ", note "

@@ -29,7 +29,7 @@ struct pg_statement {
 	const char *sql;
 };
 
-/* A message that was sent to the server and whose result has not been read yet. */
+/* A protocol message that was sent to the server and whose result has not been read yet. */
 struct pg_sent {
 	/* the statement that this message prepares; NULL if the message executes a statement */
 	const struct pg_statement *preparing;
@@ -68,7 +68,7 @@ struct pg_session {
 	bool needs_two_phases, has_two_phases;
 	/* send the next statement without BEGIN, so that the server commits it at the sync */
 	bool is_single;
-	bool is_refused; /* the server has reported an error since run_single() last began */
+	bool is_refused; /* an error from the server sets this; run_single() clears it */
 	enum transaction_mode mode;
 };
 
@@ -130,8 +130,8 @@ void pg_queue_arrays(struct pg_session *session, const struct pg_statement *stat
  */
 QP_MUST_CHECK enum status pg_flush(struct pg_session *session);
 
-/* Queues one statement and flushes. In a TRANSACTION_SINGLE, the call may commit the
- * transaction. */
+/* Queues one statement and flushes. If the transaction's mode is TRANSACTION_SINGLE, the call may
+ * commit the transaction. */
 QP_MUST_CHECK enum status pg_run(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_param *params, size_t param_count);
 
@@ -325,8 +325,8 @@ bool pg_migration_lock(PGconn *connection, char *why, size_t size);
  * in `why`. */
 bool pg_migrate(PGconn *connection, const char *const *components, char *why, size_t size);
 
-/* Marks the store as down until the watcher reaches the server. Call this after a connection could
- * not be opened. Any thread. */
+/* Marks the store as down until the store's watcher thread has connected again. Call this after a
+ * connection could not be opened. Any thread. */
 void pg_store_lost(struct pg_store *store, const char *why);
 
 void pg_store_count_error(struct pg_store *store, enum status kind);

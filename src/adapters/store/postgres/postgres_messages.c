@@ -27,9 +27,9 @@ static const struct pg_statement put_statement = {
 
 /*
  * Creates missing rows of conversations, and moves last_span forward. Most new messages belong to
- * the span that the row of their conversation already has; the statement reads such rows without
- * locking them. It locks and writes all remaining rows in the order of the arrays. If two sessions
- * write the same row at the same time, the row gets the later of the two spans.
+ * the span that their conversation's row already has as last_span; the statement only reads such
+ * rows, without locking them. It locks and writes all other rows in the order of the arrays. If two
+ * sessions write the same row at the same time, the row gets the later of the two spans.
  */
 static const struct pg_statement end_statement = {
 	"quipu_conversations_end",
@@ -50,11 +50,11 @@ static const struct pg_statement end_statement = {
 	"  FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS u(receiver_id, id, n)) "
 
 /*
- * The planner may only use a nested loop over the sorted marks, with one index look-up per mark
- * (see session_settings in postgres_store.c), so rows are locked in the order of their keys. The
- * statement compares is_read with a column of the marks. If it compared is_read with a constant,
- * the planner, which has no statistics for a new table, might read the index of all unread
- * messages.
+ * The planner may only use a nested loop over the sorted rows of w, which are the messages to mark
+ * as read, with one index look-up per row (see session_settings in postgres_store.c). So rows are
+ * locked in the order of their keys. The statement compares is_read with a column of w. If the
+ * statement compared is_read with a constant, the planner might read the index of all unread
+ * messages while a new table has no statistics.
  */
 static const struct pg_statement mark_statement = {
 	"quipu_messages_mark",

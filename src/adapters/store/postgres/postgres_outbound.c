@@ -11,8 +11,8 @@
 #define SENT_US PG_TO_US("sent_at")
 
 /* clang-format off */
-/* Rows are claimed in the order of created_at, so each message of a batch gets its own created_at,
- * one microsecond after that of the previous message. */
+/* Rows are claimed in the order of created_at. To keep the order of the messages in a batch, each
+ * message gets a created_at that is one microsecond after that of the previous message. */
 static const struct pg_statement put_statement = {
 	"quipu_outbound_put",
 	"INSERT INTO outbound_messages (id, message_id, aggregate_key, trace_id, payload, "
@@ -25,7 +25,8 @@ static const struct pg_statement put_statement = {
 	"RETURNING id::text",
 };
 
-/* With = ANY (ARRAY[…]), the planner can only look up ids; see PG_CLAIM_IS_OURS. */
+/* Compares ids with `= ANY (ARRAY[…])`, so that the planner can only look up ids in the index; see
+ * PG_CLAIM_IS_OURS. */
 static const struct pg_statement note_statement = {
 	"quipu_outbound_note",
 	"INSERT INTO queued_messages (id, user_id, created_at) "

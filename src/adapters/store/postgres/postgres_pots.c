@@ -127,7 +127,8 @@ static const struct pg_statement pages_statement = {
 	"ORDER BY w.n, p.id",
 };
 
-/* The subquery is cheap: a pot has at most three rows in coin, which the index on pot_id finds. */
+/* The subquery is cheap: a pot has at most three rows in the table coin, and PostgreSQL finds them
+ * through the index on pot_id. */
 static const struct pg_statement list_facts_statement = {
 	"quipu_pots_list_facts",
 	"SELECT p.id, p.pot_name, p.max_coins, " CREATED_US ", p.lock IS NOT NULL, "
@@ -391,8 +392,8 @@ static void fill_pages(
 	}
 }
 
-/* Returns the limits of the pages. Skipping pots with OFFSET costs as much as reading them, so a
- * page beyond the last pot gets the limit 0. */
+/* Returns the LIMIT of each page. A page that begins after the last pot gets the LIMIT 0; otherwise
+ * PostgreSQL would read all pots only to skip them for the OFFSET. */
 static struct pg_param limits_of(
 	struct pg_session *session, const struct pot_page *pages, size_t count, int64_t total)
 {

@@ -153,7 +153,7 @@ static bool is_broken(const struct pg_session *session)
 }
 
 /* Waits until the next result can be read without blocking. Gives up if the server is silent for
- * too long: the server may be stopped, or the network may be down. */
+ * too long: the server may hang, or the network may be down. */
 static void await_result(struct pg_session *session)
 {
 	while (PQisBusy(session->connection)) {
@@ -201,7 +201,7 @@ static enum status status_of_error(struct pg_session *session, const PGresult *r
 	if (state)
 		session->is_refused = true;
 	if (is_broken(session))
-		return STATUS_RERUN; /* callers that commit may turn this into OUTCOME_UNKNOWN */
+		return STATUS_RERUN; /* a caller that commits may return OUTCOME_UNKNOWN instead */
 	status = pg_status_of_state(state);
 	if (status == STATUS_STORE_UNAVAILABLE || status == STATUS_POISON)
 		log_error(session, state, result);
@@ -210,8 +210,8 @@ static enum status status_of_error(struct pg_session *session, const PGresult *r
 
 /* ---- pipelines --------------------------------------------------------------------------- */
 
-/* Returns true if the statement is already prepared, or an earlier message of this round prepares
- * it. */
+/* Returns true if the statement is already prepared, or if an earlier message of this round
+ * prepares it. */
 static bool is_prepared(const struct pg_session *session, const struct pg_statement *statement)
 {
 	for (size_t i = 0; i < session->prepared_count; i++) {
@@ -467,8 +467,8 @@ static void note_unknown(struct pg_session *session, const char *what)
 		what);
 }
 
-/* Called if a COMMIT failed, usually because the connection was lost, but the server may have
- * committed nevertheless. Only reading the rows would show whether the server has committed. */
+/* Called if a COMMIT failed but the server may have committed nevertheless. Usually the connection
+ * was lost. Only the rows in the database would show whether the server has committed. */
 static enum status commit_lost(struct pg_session *session)
 {
 	note_unknown(session, is_broken(session)
@@ -492,9 +492,10 @@ static enum status committed_status(struct pg_session *session)
 
 /*
  * Returns true if the connection is almost certainly open: a statement was sent less than IDLE_NS
- * ago, and there is no unread data from the server. Otherwise the transaction starts with BEGIN. If
- * a restart or the network has closed the idle connection, BEGIN fails, and the batch can simply
- * run again. Without BEGIN, the outcome of the transaction would be unknown.
+ * ago, and there is no unread data from the server. If this function returns false, the transaction
+ * starts with BEGIN. If the idle connection has been closed, for example because the server was
+ * restarted, BEGIN fails and the batch can simply run again. Without BEGIN, the outcome of the
+ * transaction would be unknown.
  */
 static bool is_surely_open(const struct pg_session *session)
 {
@@ -506,8 +507,8 @@ static bool is_surely_open(const struct pg_session *session)
 
 /*
  * Runs a statement without BEGIN. The server then commits at the sync, so the result of the round
- * is the result of the transaction. If the server reports an error for the statement, it commits
- * nothing, even if the error is that an administrator has ended the session.
+ * is the result of the transaction. If the server reports an error for the statement, the server
+ * has committed nothing, even if the error says that an administrator has ended the session.
  */
 static enum status run_single(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_param *params, size_t param_count)

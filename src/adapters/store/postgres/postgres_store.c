@@ -8,8 +8,9 @@
  * store is up, so that it detects an outage even if no session uses the store.
  *
  * Invariants: is_up is true only after all migrations have been applied; while a session or the
- * watcher is connected, no `quipu copy` writes to the database (postgres_copy_lock.c); the waker is
- * created once, by the first listener or announcement, and lives until the store is freed.
+ * watcher is connected, no `quipu copy` writes to the database (postgres_copy_lock.c); the waker,
+ * which carries announcements (postgres_waker.h), is created once, for the first listener or
+ * announcement, and lives until the store is freed.
  */
 #include "adapters/store/postgres/postgres_store.h"
 
@@ -206,9 +207,9 @@ static void pause_for(struct pg_store *store, int ms)
 	steady_wait_until(&store->changed, &store->lock, steady_in(ms * NS_PER_MS));
 }
 
-/* Returns true if `why` says that a server refuses the connection or accepts no writes, or that a
- * `quipu copy` forbids using the database (postgres_copy_lock.c). Returns false for a server that
- * refuses connections because it is starting or stopping. */
+/* Returns true if `why` reports one of these reasons: the server refuses the connection; the server
+ * accepts no writes; a `quipu copy` keeps servers out of the database (postgres_copy_lock.c).
+ * Returns false if the server refuses connections only because it is starting or stopping. */
 static bool is_refusal(const char *why)
 {
 	return strstr(why, "read-only") || strstr(why, "quipu copy") ||

@@ -198,7 +198,7 @@ static const char *write_sum(struct table_plan *plan)
 {
 	struct buffer sql = buffer_make(&plan->arena, 4096);
 
-	/* Hash the source's columns in the order of the source. */
+	/* Hash the columns in the order that they have in the source. */
 	buffer_text(&sql, "SELECT count(*), coalesce(sum(('x' || left(encode(sha256(convert_to(''");
 	for (int source = 0; source < TABLE_COLUMNS_MAX; source++) {
 		for (size_t i = 0; i < plan->column_count; i++) {
@@ -361,8 +361,8 @@ bool table_plan_write(const struct table_plan *plan, const struct cell *cells, s
 		const struct cell *cell = column->source < 0 ? &made : &cells[column->source];
 
 		if (!put_cell(out, column->type, cell)) {
-			snprintf(why, size, "a value of %s.%s is not a %s", plan->table,
-				column->name, type_names[column->type]);
+			snprintf(why, size, "a value of %s.%s does not fit the type %s",
+				plan->table, column->name, type_names[column->type]);
 			return false;
 		}
 	}

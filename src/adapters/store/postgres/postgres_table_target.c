@@ -1,7 +1,8 @@
 /*
- * Rows are sent as binary COPY, which needs no quoting and keeps every number exact. Each batch is
- * a transaction that also records the number of copied rows, so an interrupted copy continues after
- * the last committed batch and never writes a row twice.
+ * Writes the rows of `quipu copy` to PostgreSQL. Rows are sent as binary COPY, so no value needs
+ * quoting and no number is rounded. Each batch is a transaction that also records the number of
+ * copied rows, so an interrupted copy continues after the last committed batch and never writes a
+ * row twice.
  */
 #include "adapters/store/postgres/postgres_table_target.h"
 
@@ -20,7 +21,7 @@
 struct table_target {
 	PGconn *connection;
 	char copy_id[64];
-	struct arena arena; /* holds `pending`, the rows of a batch that are not sent yet */
+	struct arena arena; /* holds `pending`, the rows of the batch that have not been sent yet */
 	struct buffer pending;
 	struct table_plan plan; /* of the chosen table */
 	const char *file;
@@ -344,9 +345,9 @@ bool table_target_advance(struct table_target *target, int64_t last_id, char *wh
 }
 
 /*
- * Audit lines older than the monthly partitions are in the default partition. This statement
- * creates partitions for their months and moves the lines there. Lines from before 2000, or from
- * more than a year ahead, stay in the default partition.
+ * Copied audit lines for whose months there is no partition are in the default partition. This
+ * statement creates partitions for these months and moves the lines into them. Lines from before
+ * 2000, or from more than a year in the future, stay in the default partition.
  */
 static const char partitions_sql[] =
 	"DO $$ DECLARE month timestamp; BEGIN "

@@ -24,14 +24,15 @@ void table_target_close(struct table_target *target);
  * server or another copy is connected. */
 QP_MUST_CHECK bool table_target_lock(struct table_target *target, char *why, size_t size);
 
-/* Finds out whether the copy `copy_id` has begun in this database, and whether it is finished. From
- * then on, table_target_begin() and the functions after it work on this copy. */
+/* Finds out whether the copy `copy_id` has begun in this database, and whether it is finished.
+ * Remembers `copy_id`: table_target_begin() and the functions declared below it work on this
+ * copy. */
 QP_MUST_CHECK bool table_target_find(struct table_target *target, const char *copy_id,
 	bool *has_begun, bool *is_finished, char *why, size_t size);
 
-/* table_target_is_free() returns false if any copy to this database is unfinished,
- * table_target_is_empty() if the table has rows. Neither function changes anything, and each also
- * works before the schema is created. */
+/* table_target_is_free() returns false if any copy to this database is unfinished.
+ * table_target_is_empty() returns false if the table has rows. Both functions change nothing, and
+ * both can be called before the schema is created. */
 QP_MUST_CHECK bool table_target_is_free(struct table_target *target, char *why, size_t size);
 QP_MUST_CHECK bool table_target_is_empty(
 	struct table_target *target, const struct table_facts *table, char *why, size_t size);
@@ -46,9 +47,10 @@ QP_MUST_CHECK bool table_target_begin(
 	struct table_target *target, const char *source, char *why, size_t size);
 
 /*
- * Plans how the columns of a table are written. Refuses a table with columns that this version
- * cannot convert. Sets `rows` to the number of the table's rows that were already copied from this
- * file. The functions below use the table that was chosen last.
+ * Chooses the table that the functions below work on, and plans how its columns are written.
+ * Refuses a table with columns that this version cannot convert. `file` is the name of the source's
+ * file that contains the table. Sets `rows` to the number of rows that were already copied from the
+ * table in that file.
  */
 QP_MUST_CHECK bool table_target_choose(struct table_target *target, const char *file,
 	const struct table_facts *table, int64_t *rows, char *why, size_t size);
@@ -61,9 +63,9 @@ bool table_target_takes(const struct table_target *target, size_t column);
  * text in upper and lower case. */
 bool table_target_has_uuid(const struct table_target *target, size_t column);
 
-/* Begin a batch, add a row to the batch, and commit the batch. `rows` is how many rows of the
- * chosen table have been copied, including this batch; an interrupted copy continues after these
- * rows. */
+/* These functions begin a batch, add a row to the batch, and commit the batch. `rows` is how many
+ * rows of the chosen table have been copied, including this batch; an interrupted copy continues
+ * after these rows. */
 QP_MUST_CHECK bool table_target_open_batch(struct table_target *target, char *why, size_t size);
 QP_MUST_CHECK bool table_target_add(
 	struct table_target *target, const struct cell *cells, char *why, size_t size);
@@ -74,12 +76,13 @@ QP_MUST_CHECK bool table_target_commit(
 QP_MUST_CHECK bool table_target_sum(
 	struct table_target *target, struct table_sum *sum, char *why, size_t size);
 
-/* From now on, the table assigns only ids that are greater than `last_id` and than all existing
- * ids. */
+/* Makes the chosen table assign only ids that are greater than `last_id` and greater than all
+ * existing ids. Does nothing if the table has no identity column. */
 QP_MUST_CHECK bool table_target_advance(
 	struct table_target *target, int64_t last_id, char *why, size_t size);
 
-/* Creates the monthly partitions that the rows need. Call this when all rows have been copied. */
+/* Creates the monthly partitions that the copied audit lines need. Call this when all rows have
+ * been copied. */
 QP_MUST_CHECK bool table_target_settle(struct table_target *target, char *why, size_t size);
 
 /* Records that the copy is complete, so that servers may start. */

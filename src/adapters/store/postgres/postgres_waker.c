@@ -1,6 +1,6 @@
 /*
- * The waker's thread. It waits for its connection and for announcements in one poll(), so it never
- * blocks in libpq:
+ * The thread of the waker (see postgres_waker.h). The thread waits in one poll() both for its
+ * connection and for announcements to send, so it never blocks in libpq:
  *
  *   state          event                                       next         function
  *   DOWN           the retry time has come                     CONNECTING   dial

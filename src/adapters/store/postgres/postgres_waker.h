@@ -4,9 +4,9 @@
  * a batch would make all commits wait for each other. Therefore the waker sends NOTIFY after the
  * commits, at most every 20 ms for each announcement, and without waiting for the disk.
  *
- * If this process announces something while the server is away, the waker sends it when the server
- * is back. The waker may miss announcements of other processes while it is not connected, so it
- * calls all listeners after each reconnection.
+ * If this process announces something while the server is away, the waker sends the announcement
+ * when the server is back. While the waker is not connected, it may miss announcements of other
+ * processes, so it calls all listeners after each reconnection.
  */
 #ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_WAKER_H
 #define QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_WAKER_H

@@ -1,8 +1,8 @@
 /*
  * Claims in SQLite. There is only one writer at a time, so one statement can select the due rows
  * and another can then claim them. The second statement finds rows by rowid, which saves a look-up
- * in the index of ids. Every later write checks the owner and epoch of the claim
- * (SQLITE_CLAIM_IS_OURS), and reports in was_ours whether it changed the row.
+ * in the index of ids. The statements that renew or end a claim check its owner and epoch
+ * (SQLITE_CLAIM_IS_OURS); `was_ours` says whether the statement has changed the row.
  */
 #include "adapters/store/sqlite/sqlite_claims.h"
 

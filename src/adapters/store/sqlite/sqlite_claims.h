@@ -47,7 +47,8 @@ struct sqlite_claims {
 	"    last_error = NULL, claim_epoch = claim_epoch + 1 "                       \
 	"WHERE rowid = ?1"
 
-/* ?1 is the id, ?2 the owner, ?3 the epoch. True while this owner still has the claim. */
+/* Selects the row with the id ?1, but only while the owner ?2 still has its claim with the epoch
+ * ?3. */
 #define SQLITE_CLAIM_IS_OURS(id, busy)                                     \
 	" WHERE " id " = ?1 AND claim_epoch = ?3 AND status = '" busy "' " \
 	"  AND locked_by = ?2"

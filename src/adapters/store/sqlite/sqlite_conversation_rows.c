@@ -14,8 +14,8 @@ static const char rows_sql[] =
 	" WHERE (receiver_id, sender_id) > (" receiver ", " sender ") "        \
 	" ORDER BY receiver_id, sender_id LIMIT 1)"
 
-/* Searches the index for each pair of users, starting after the previous pair. So the time does not
- * depend on how many messages a pair has. */
+/* Finds each next pair of users with one search of the index, which skips all messages of the
+ * previous pair. So the time does not depend on how many messages a pair has. */
 static const char directions_sql[] =
 	"WITH RECURSIVE pair(receiver_id, sender_id) AS ("
 	"  SELECT receiver_id, sender_id FROM messages WHERE rowid = " NEXT_SQL("?1", "?2")

@@ -9,11 +9,11 @@
 
 /* clang-format off */
 /*
- * An addition combines several steps. ?1 is the sum of all steps; ?6 is the lowest and ?7 the
- * highest sum before, between and after the steps (the sum before the first step is 0). If
- * current_value is between ?4 and ?5, current_value + ?6 and current_value + ?7 fit into int64.
- * CASE evaluates in order, so it compares these two values with the bounds only if they fit. Beyond
- * int64, SQLite would calculate with floating-point numbers, which are not exact.
+ * Adds several steps to a count at once, if the count stays within its bounds after each step. ?1
+ * is the sum of all steps. The running sum of the steps begins at 0; ?6 is its lowest value and ?7
+ * its highest. If current_value is between ?4 and ?5, then current_value + ?6 and current_value +
+ * ?7 fit into int64. CASE checks this first and computes the two values only if they fit, because
+ * beyond int64 SQLite would calculate with floating-point numbers, which are not exact.
  */
 static const char add_sql[] =
 	"UPDATE count_values SET current_value = current_value + ?1, last_updated_at = ?2 "

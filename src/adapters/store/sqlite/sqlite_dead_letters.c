@@ -1,9 +1,9 @@
 /*
- * Dead letters in SQLite. To resolve a letter, a first statement changes the row that failed, if
- * that row still exists (a poison message never has a row). If the letters have a table of their
- * own, a second statement then changes the letter itself. When a failed row is replayed, the second
- * statement changes the letter only if the first statement has set the row to PENDING. The
- * operator's action is recorded in the same transaction.
+ * Dead letters in SQLite. A letter is resolved with one or two statements. The first statement
+ * changes the row that failed, if that row still exists (a poison message never has a row). If the
+ * letters have a table of their own, a second statement changes the letter itself. When an operator
+ * replays a failed row, the second statement changes the letter only if the first statement has set
+ * the row to PENDING. The operator's action is recorded in the same transaction.
  */
 #include "adapters/store/sqlite/sqlite_dead_letters.h"
 

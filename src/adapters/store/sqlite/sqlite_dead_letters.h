@@ -22,8 +22,8 @@
  *   depth    takes kind, which may be empty; counts unresolved letters
  *
  * `put` and `letter` are NULL if the letters have no table of their own. To resolve a letter, `row`
- * runs first and then `letter`, unless `letter` is NULL. The letter has been resolved if the last
- * of these statements has changed exactly one row.
+ * runs first; if `letter` is not NULL, it runs next. The letter has been resolved if the last of
+ * these statements has changed exactly one row.
  */
 struct sqlite_dead_letters {
 	struct dead_letter_repository base;

@@ -70,8 +70,9 @@ const struct sqlite_eraser sqlite_dialogs_eraser = {
 
 /* ---- counters ---------------------------------------------------------------------------- */
 
-/* A counted message is not deleted but marked as read, and swept after 30 days. If its event is
- * delivered again, the row prevents the message from being counted again. */
+/* The eraser does not delete the row of a counted message but marks it as read; the janitor deletes
+ * the row after 30 days. If the message's event is delivered again before that, the row prevents
+ * the message from being counted again. */
 const struct sqlite_eraser sqlite_counters_eraser = {
 	.base = {
 		.ops = &sqlite_eraser_ops,

@@ -73,8 +73,8 @@ struct sqlite_store {
 /* Casts, and aborts if `store` is not a SQLite store. */
 struct sqlite_store *sqlite_store_of(struct store *store);
 
-/* Record, for is_up(), whether sessions of this kind fail or work, and log each change. Any thread
- * may call these functions. */
+/* These functions record whether sessions of this kind fail or work, so that is_up() can report it,
+ * and log each change. Any thread may call them. */
 void sqlite_store_failed(struct sqlite_store *store, enum session_kind kind, enum status status,
 	int rc, const struct sqlite_connection *connection);
 void sqlite_store_worked(struct sqlite_store *store, enum session_kind kind);
@@ -142,8 +142,8 @@ QP_MUST_CHECK enum status sqlite_session_fail(struct sqlite_session *session, in
  * again although SQLite reported no error. */
 QP_MUST_CHECK enum status sqlite_session_rerun(struct sqlite_session *session);
 
-/* Begin and end a transaction that only reads, on a session of either kind. The transaction sees
- * one committed state. */
+/* sqlite_snapshot_begin() begins a transaction that only reads, and sqlite_snapshot_end() ends it.
+ * The session may be of either kind. The transaction sees one committed state. */
 QP_MUST_CHECK enum status sqlite_snapshot_begin(struct sqlite_session *session);
 QP_MUST_CHECK enum status sqlite_snapshot_end(struct sqlite_session *session);
 

@@ -20,8 +20,8 @@ static const char put_sql[] =
 	"VALUES (?1, ?2, ?3, ?4, ?5)";
 
 /* ?3 is the id of a conversation's newest message. The first 7 characters of the id are its span,
- * which says to within about 17 minutes when the message was sent. If the conversation's row already has
- * this span, as it usually does, the statement changes nothing. */
+ * which says to within about 17 minutes when the message was sent. If the conversation's row
+ * already has this span, as it usually does, the statement changes nothing. */
 static const char end_sql[] =
 	"INSERT INTO conversations (user_id, other_id, last_span) "
 	"VALUES (?1, ?2, substr(?3, 1, 7)) "
@@ -72,7 +72,8 @@ static const char list_own_sql[] = DIRECTION_SQL("?1", "?2");
  * ?1 is the user. Lists only conversations whose last message has an id below ?2. ?3 is the limit.
  * The index conversations_newest is sorted by span. So SQLite sorts the conversations of only one
  * span at a time by their last messages, and stops when the page is full. CROSS JOIN makes SQLite
- * read the page before the messages, because SQLite never reorders the tables of a CROSS JOIN.
+ * read the table `page` before the table `messages`, because SQLite never reorders the tables of a
+ * CROSS JOIN.
  */
 static const char list_conversations_sql[] =
 	"WITH page AS MATERIALIZED ("

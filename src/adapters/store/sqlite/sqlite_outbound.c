@@ -1,5 +1,6 @@
 /*
- * Messages on their way to a provider, in SQLite, with their dead letters (outbound_dlq).
+ * Stores messages that are on their way to a provider, and their dead letters (outbound_dlq), in
+ * SQLite.
  *
  * Invariant: a FAILED message has an unresolved letter with the same id. The status and the letter
  * are written in one transaction.

@@ -81,8 +81,8 @@ static void leave(struct sqlite_session *session)
 		pthread_rwlock_unlock(&store->gate);
 }
 
-/* Rolls back, unless SQLite has already done so because a statement failed. Returns false if the
- * rollback failed. */
+/* Rolls back the transaction, if SQLite has not already rolled it back after a failed statement.
+ * Returns false if the rollback failed. */
 static bool undo(struct sqlite_connection *connection)
 {
 	if (!connection->db || sqlite3_get_autocommit(connection->db))

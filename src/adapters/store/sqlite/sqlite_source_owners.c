@@ -13,8 +13,8 @@
 	NEXT_SQL("user_id", user_id, unit) ", "                                   \
 	NEXT_SQL("stock_keeping_unit", user_id, unit)
 
-/* Searches the primary key for each entitlement, starting after the previous entitlement. So the
- * time does not depend on how many sources an entitlement has. */
+/* Finds each next entitlement with searches of the primary key that skip all sources of the
+ * previous entitlement. So the time does not depend on how many sources an entitlement has. */
 static const char owners_sql[] =
 	"WITH RECURSIVE owner(user_id, unit) AS ("
 	"  SELECT " NEXT_OWNER_SQL("?1", "?2") " "

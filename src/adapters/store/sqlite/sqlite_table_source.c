@@ -264,10 +264,12 @@ static int attach(struct table_source *source, const char *path)
 	return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* Leaves out each key that expires later in the file that was attached last than in the file of
- * `source`. `later` is the SQL operator between the expiry in the attached file and the expiry in
- * the file of `source`: ">", or ">=" to also leave out keys that expire at the same time in both
- * files. */
+/*
+ * Compares the keys of `source` with those in the file that was attached last, and leaves out each
+ * key that expires later in the attached file. `later` is the SQL operator between the expiry in
+ * the attached file and the expiry in `source`: ">", or ">=" to also leave out keys that expire at
+ * the same time in both files.
+ */
 static void narrow(struct table_source *source, struct source_table *keys, const char *later)
 {
 	struct buffer where = buffer_make(&source->arena, 512);
@@ -290,9 +292,9 @@ static struct source_table *keys_of(struct table_source *source)
 	return NULL;
 }
 
-/* Compares the keys of the source at `at` with those of every other source that has keys to copy. A
- * source that has left out all its keys can be skipped: each of these keys is kept in some other
- * source, where it expires at the same time or later. */
+/* Compares the keys of the source at `at` with those of every other source that has keys to copy.
+ * Another source that has already left out all its keys is skipped: each of its keys is copied from
+ * some source in which the key expires at the same time or later. */
 bool table_source_share_keys(struct table_source *const *sources, size_t count, size_t at,
 	int64_t *left_out, char *why, size_t size)
 {

@@ -1,4 +1,4 @@
-/* Traces the repositories of counts and of the gateway: counts, limits and sent messages. */
+/* Traces the repository of counts, and the gateway's repositories: limits and sent messages. */
 #include "adapters/store/tracing/tracing_internal.h"
 
 /* ---- counts ------------------------------------------------------------------------------- */

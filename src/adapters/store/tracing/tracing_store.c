@@ -3,7 +3,7 @@
  * repositories.
  *
  * Invariant: no code outside this folder gets an inner session, and no inner repository gets a
- * tracing session. The checked casts, here and in the inner store, abort otherwise.
+ * tracing session. If the invariant is broken, a checked cast aborts, here or in the inner store.
  */
 #include "adapters/store/tracing/tracing_store.h"
 
