@@ -113,7 +113,7 @@ static bool read_secret(struct token_checker *checker, struct slice file, char *
 	 * line break */
 	if (is_public_der(file))
 		return wrong(why, "this is a public key, not a secret for HS256; anyone who knows "
-				  "it could sign tokens with it");
+				  "a public key could sign tokens with it");
 	while (ends_with_line_break(file))
 		file.len--; /* editors and echo add line breaks */
 	if (file.len < SECRET_MIN || file.len > SECRET_MAX)

@@ -76,8 +76,8 @@ void digest_sha1(struct slice first, struct slice second, unsigned char out[SHA1
 
 #define BLOCK_SIZE 64
 
-/* Writes the SHA-256 of two things in a row to `out`: `block`, with each byte XORed with `pad`, and
- * the concatenated `parts`. */
+/* Writes one SHA-256 to `out`. It is the hash of `block`, with each byte XORed with `pad`, followed
+ * by all `parts`. */
 static void hash_padded(const unsigned char block[BLOCK_SIZE], unsigned char pad,
 	const struct slice *parts, size_t count, unsigned char out[SHA256_SIZE])
 {

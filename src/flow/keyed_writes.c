@@ -193,8 +193,8 @@ enum status keyed_writes_keep(const struct keyed_writes *keyed, struct session *
 typedef enum status (*idempotency_verb)(
 	struct session *session, struct idempotency_record *records, size_t count);
 
-/* Calls `verb` for the Idempotency-Keys of the writes whose effect ended as `effect`. Marks writes
- * that no longer own their key as `is_lost`. */
+/* Calls `verb` for the Idempotency-Keys of the writes whose result is `effect`. Sets `is_lost` of
+ * the writes that no longer own their key. */
 static enum status end_idempotency(struct session *session, const struct write_batch *batch,
 	enum write_effect effect, idempotency_verb verb)
 {

@@ -27,7 +27,7 @@
 enum counted {
 	COUNTED_NOT,    /* the caller is not a user, or the loop is closing the stream */
 	COUNTED,        /* the stream counts, and is in its entry's list `users` */
-	COUNTED_BEFORE, /* a newer stream counts instead; this one is in the list `giving_way` */
+	COUNTED_BEFORE, /* not any more: a newer stream replaces it; in the list `giving_way` */
 };
 
 struct subscriber {

@@ -108,8 +108,8 @@ QP_MUST_CHECK bool request_expect(struct request *request, struct command *comma
  * Like request_submit(), except that the command's answer does not become the request's answer.
  * Instead, when the command is back, `answered(request, command)` runs on the loop. `answered` must
  * answer the request, start the request's stream, or submit the request's next command with
- * request_submit_then(). `answered` does not run if the client is gone. It does not run either if
- * the command cannot enter the lane; the request is then answered with OVERLOADED.
+ * request_submit_then(). `answered` does not run if the client is gone. If the lane does
+ * not accept the command, `answered` does not run, and the request is answered with OVERLOADED.
  */
 void request_submit_then(struct request *request, struct lane *lane, struct command *command,
 	void (*answered)(struct request *request, struct command *command));

@@ -4,8 +4,9 @@
  * adapters/bus/nats and adapters/bus/rabbitmq; one contract suite runs against all of them.
  *
  * A channel is a Kafka topic, a JetStream stream, a RabbitMQ exchange or a local queue. A message
- * has a channel, a subject within it (the routing key; on Kafka a header), a key (on engines that
- * keep order, messages with the same key stay in order), headers and a value.
+ * has a channel, a subject, a key, headers and a value. The subject belongs to the channel; it is
+ * RabbitMQ's routing key, and on Kafka it travels as a header. On engines that keep order, messages
+ * with the same key stay in order.
  *
  * A producer or consumer is used by one thread at a time. All functions block unless stated
  * otherwise. The engine may become unreachable at any time: producers then refuse immediately,

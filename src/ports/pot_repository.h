@@ -19,8 +19,8 @@
 #include "base/uuid.h"
 #include "ports/store.h"
 
-/* Kinds of coins, sorted by denomination. The API and the table coin identify a kind by its
- * denomination. */
+/* Kinds of coins, sorted by denomination. In the API and in the table `coin`, a kind is
+ * represented by its denomination. */
 enum coin_kind { COIN_BRONZE, COIN_SILVER, COIN_GOLD };
 #define COIN_KINDS 3
 

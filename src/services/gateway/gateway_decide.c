@@ -86,7 +86,7 @@ static void decide_remove(struct deciding *deciding, struct gateway_command *com
 	answer_change(deciding, command, answer_empty());
 }
 
-/* If a cached copy granted slots to this command, notes that copy as stale. */
+/* If a cached copy granted slots to this command, the copy is stale: notes it for deletion. */
 static void note_stale(struct gateway_lane *lane, const struct gateway_command *command)
 {
 	if (command->cached)

@@ -125,7 +125,8 @@ static const char catalog_sql[] =
 	"ORDER BY a.attnum";
 /* clang-format on */
 
-/* Returns false, with a reason in `why`, if PostgreSQL lacks a column of the source. */
+/* Returns false, with a reason in `why`, if the table in PostgreSQL lacks a column that the table
+ * to be copied has. */
 static bool check_complete(
 	const PGresult *result, const struct table_facts *table, char *why, size_t size)
 {
