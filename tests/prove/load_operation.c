@@ -178,11 +178,14 @@ static void operation_retry(struct load *load, struct operation *o)
 	operation_wait(load, o, pause_us / 2 + random_below(&load->random, (uint32_t)pause_us));
 }
 
-/* A known answer. Some are asked for again under their key: the answer must be the same. */
-static void operation_known(struct load *load, struct operation *o, const struct response *response)
+/* A known answer. Some are asked for again under their key: the answer must be the same. That holds
+ * only for answers that a server stores: not for those that ask to try again. */
+static void operation_known(struct load *load, struct operation *o, const struct response *response,
+	enum verdict verdict)
 {
-	bool stored = response->status < 400 || response->status == 404 ||
-		      response->status == 409 || response->status == 412;
+	bool stored = verdict == VERDICT_KNOWN &&
+		      (response->status < 400 || response->status == 404 ||
+			      response->status == 409 || response->status == 412);
 
 	log_answer(load, o, '<', response);
 	load->acked[o->role] += response->status < 500;
@@ -241,7 +244,7 @@ static void operation_refused(
 	if (!response_string(response, "reason", code, sizeof(code)))
 		response_string(response, "code", code, sizeof(code));
 	if (last && load->phase != PHASE_SETUP) {
-		operation_known(load, o, response);
+		operation_known(load, o, response, VERDICT_REFUSED);
 		return;
 	}
 	log_line(load, o->role, "- %" PRIu64 " %d %s", o->id, response->status, code);
@@ -261,7 +264,7 @@ void operation_answered(struct load *load, struct operation *o, const struct res
 			log_answer(load, o, '=', response);
 		repeat_end(load, o);
 	} else if (verdict == VERDICT_KNOWN) {
-		operation_known(load, o, response);
+		operation_known(load, o, response, VERDICT_KNOWN);
 	} else if (verdict == VERDICT_REFUSED) {
 		operation_refused(load, o, response);
 	} else {

@@ -14,7 +14,7 @@ from conductor import Conductor
 from load import Load, LoadFailed
 from recovery import BACKLOG_MAX_S, EMPTY_MAX_S, SUCCESS_MAX_S, Backlog, Measurement
 from schedule import Schedule, Shape
-from settle import wait_settled
+from settle import wait_settled, wait_streams
 
 REACTING = {"gateway": "sender", "entitlements": "notifications"}
 RECOVERY_SHARE, RECOVERY_MAX_S = 0.15, 60.0  # of a part's time
@@ -142,6 +142,7 @@ class Part:
         self._say("waiting for unknown outcomes")
         self.load.stop()
         left = wait_settled(cluster, place, self._say)
+        wait_streams(place, folder)
         self.load.finish()
         self.result.seconds = self.load.seconds
         self._say("checking every answer")

@@ -9,12 +9,14 @@ import warnings
 
 import psycopg2
 
+from check.dialogs import streams_behind, uncounted
 from check.tables import Tables
 from fault import until
 from harness.rabbitmq import NEW_QUEUE, READ_QUEUE
 
 OUTBOXES = {"entitlements": ("entitlements", "outbox_events"), "dialogs": ("dialogs", "dialog_outbox_events")}
 SETTLED_S = 150
+STREAMS_S = 10  # how long an event stream may take to deliver what is in the table
 GROUP, TOPIC = "sender-service", "sms-outbound"
 
 
@@ -76,6 +78,8 @@ def on_its_way(cluster, place):
     found = {"events in outboxes": open_events(place, cluster.services)}
     if "entitlements" in cluster.services:
         found["notifications"] = _open_notifications(place)
+    if "dialogs" in cluster.services:
+        found["counters that are behind"] = uncounted(place)
     for engine, what, count in (("rabbitmq", "events in RabbitMQ", _unread_events), ("nats", "events in NATS",
                                 _undelivered_events), ("kafka", "messages in Kafka", _unsent_messages)):
         if engine in cluster.engines:
@@ -96,3 +100,8 @@ def wait_settled(cluster, place, say):
 
     until(settled, SETTLED_S, interval=0.5)
     return left
+
+
+def wait_streams(place, log_dir):
+    """Waits until every event stream has delivered what is in the table now. Only the checks say that one has not."""
+    until(lambda: streams_behind(log_dir, place) == 0, STREAMS_S, interval=0.2)

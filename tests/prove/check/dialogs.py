@@ -8,6 +8,9 @@ import json
 from .log import Log
 from .result import Finding, Invariant
 from .settling import eventually
+from .tables import Tables
+
+UNREAD = "SELECT receiver_id, count(*) FROM messages WHERE NOT is_read GROUP BY 1"
 
 
 class Message:
@@ -20,6 +23,31 @@ class Message:
 def read_messages(log, tables):
     rows = tables.rows("dialogs", "SELECT receiver_id, CAST(id AS text), sender_id, text, is_read FROM messages")
     return [Message(*row) for row in rows if row[0].startswith(log.prefix)]
+
+
+def uncounted(cluster):
+    """How many users have a counter that is not the number of their unread messages."""
+    with Tables(cluster) as tables:
+        unread = dict(tables.rows("dialogs", UNREAD))
+        counted = dict(tables.rows("counters", "SELECT user_id, count FROM counters WHERE type = 'UnreadMessages' "
+                                               "AND count > 0"))
+    return sum(unread.get(user, 0) != counted.get(user, 0) for user in unread.keys() | counted.keys())
+
+
+def streams_behind(log_dir, cluster):
+    """How many streams have not delivered the number of unread messages yet."""
+    counters = Log(log_dir, "counters")
+    if not counters.exists:
+        return 0
+    with Tables(cluster) as tables:
+        unread = dict(tables.rows("dialogs", UNREAD))
+    last = {user: _version_and_count(rest)[1] for _, mark, user, rest in counters.streams if mark == "~"}
+    return sum(count != unread.get(user, 0) for user, count in last.items())
+
+
+def _version_and_count(event):
+    version, _, body = event.partition(" ")
+    return int(version), json.loads(body)["count"]
 
 
 def check(log, tables, cluster):
@@ -198,8 +226,7 @@ def _check_streams(counters, unread):
             continue
         if mark == "$":
             continue
-        version, _, body = rest.partition(" ")
-        version, count = int(version), json.loads(body)["count"]
+        version, count = _version_and_count(rest)
         invariant.covered += 1
         if user in since and version <= since[user]:
             invariant.findings.append(Finding(f"the stream of {user} went back from version {since[user]}", [line]))

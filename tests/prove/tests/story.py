@@ -6,7 +6,7 @@ import sqlite3
 import struct
 
 import check
-from check import settling
+from check import dialogs
 from check.cluster import Cluster
 from check.log import Log
 from check.tables import Tables
@@ -115,5 +115,9 @@ class Story:
         """The invariants of a role that do not hold: {name: findings}."""
         return {name: invariant.findings for name, invariant in self.invariants(role).items() if not invariant.holds}
 
-    def waiting(self, *services):
-        return settling.waiting(self.cluster, services)
+    def uncounted(self):
+        return dialogs.uncounted(self.cluster)
+
+    def streams_behind(self):
+        """Of the logs that the last judgment wrote."""
+        return dialogs.streams_behind(self._logs, self.cluster)

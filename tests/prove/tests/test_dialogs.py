@@ -71,7 +71,7 @@ def test_messages_and_reads_that_agree_are_fine(chat):
     chat.story.stream(BOB, 3, 1)
     chat.counted(1, two)
     assert chat.judge() == {}
-    assert chat.story.waiting("dialogs", "counters") == 0
+    assert (chat.story.uncounted(), chat.story.streams_behind()) == (0, 0)
 
 
 def test_an_acknowledged_message_that_is_gone_is_found(chat):
@@ -127,7 +127,6 @@ def test_an_event_that_was_never_published_is_found(chat):
     chat.story.database("dialogs").execute("UPDATE messages SET is_read = 1")
     chat.event("MessageReadEvent", message, status="PENDING")
     assert EVENTS in chat.judge()
-    assert chat.story.waiting("dialogs") == 1
 
 
 def test_a_counter_that_is_off_by_one_is_found(chat):
@@ -136,7 +135,7 @@ def test_a_counter_that_is_off_by_one_is_found(chat):
     chat.story.stream(BOB, 1, 1)
     chat.counted(2, message)
     assert COUNTERS in chat.judge()
-    assert chat.story.waiting("counters") == 1
+    assert chat.story.uncounted() == 1
 
 
 def test_a_stream_that_missed_the_last_value_is_found(chat):
@@ -145,6 +144,7 @@ def test_a_stream_that_missed_the_last_value_is_found(chat):
     chat.story.stream(BOB, 1, 0)
     chat.counted(1, message)
     assert STREAMS in chat.judge()
+    assert chat.story.streams_behind() == 1
 
 
 def test_a_stream_that_goes_back_is_found(chat):

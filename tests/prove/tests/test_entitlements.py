@@ -159,7 +159,6 @@ def test_an_event_that_was_never_published_is_found(shop):
     shop.notified("e1")
     shop.state("ACTIVE", 1, "p1")
     assert OUTBOX in shop.judge()
-    assert shop.story.waiting("entitlements") == 1
 
 
 def test_an_event_that_tells_something_else_is_found(shop):

@@ -1,6 +1,7 @@
-"""prove-load against a server that agrees to everything: what it asks for."""
+"""prove-load against servers that agree to everything, or to nothing: what it asks for."""
 
 import concurrent.futures
+import contextlib
 import http.server
 import pathlib
 import shutil
@@ -26,13 +27,37 @@ class Agreeing(http.server.BaseHTTPRequestHandler):
     do_GET = do_POST = _answer  # noqa: N815 (names of the library)
 
 
-@pytest.fixture(name="port", scope="module")
-def port_fixture():
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Agreeing) as server:
+class LockedOnce(Agreeing):
+    """Whoever wants to take coins out finds the pot locked at the first attempt."""
+
+    keys = set()
+
+    def _answer(self):
+        key = self.headers.get("Idempotency-Key")
+        if not self.path.endswith("RemoveCoins") or key in self.keys:
+            super()._answer()
+            return
+        self.keys.add(key)
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = b'{"code":"aborted","msg":"try again","meta":{"reason":"POT_LOCKED"}}'
+        self.wfile.write(b"HTTP/1.1 409 Conflict\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+
+    do_GET = do_POST = _answer  # noqa: N815 (names of the library)
+
+
+@contextlib.contextmanager
+def serving(handler):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server.server_port
         server.shutdown()
+
+
+@pytest.fixture(name="port", scope="module")
+def port_fixture():
+    with serving(Agreeing) as port:
+        yield port
 
 
 @pytest.fixture(name="program", scope="module")
@@ -59,11 +84,11 @@ def attempts_in(folder):
     return [line.split() for line in lines if line.endswith("\n") and line.split()[1] == ">"]
 
 
-def load_until(is_enough, program, port, folder, *options):
+def load_until(is_enough, program, port, folder, *options, roles="counts,gateway,entitlements,pots,dialogs"):
     """Plays until `is_enough` says so of the attempts in the log, and returns them all."""
     folder.mkdir()
     with subprocess.Popen(
-            [program, "--targets", f"127.0.0.1:{port}", "--roles", "counts,gateway,entitlements,pots,dialogs",
+            [program, "--targets", f"127.0.0.1:{port}", "--roles", roles,
              "--seed", "7", "--seconds", "3600", "--rate", "800", "--connections", "8", "--log", folder, *options],
             stdout=subprocess.DEVNULL) as process:
         wait_until(lambda: is_enough(attempts_in(folder)) or process.poll() is not None, "enough was asked for")
@@ -83,3 +108,15 @@ def test_the_load_of_an_upgrade_asks_for_nothing_that_is_new(program, port, tmp_
                      program, port, tmp_path / "old", "--previous")
     assert not kinds_of(old) & NEW
     assert all(line[8:10] == ["-", "-"] for line in old if line[5] == "create" and len(line) == 10), "no bounds"
+
+
+def test_what_was_aborted_is_not_repeated_as_if_its_answer_were_stored(program, tmp_path):
+    """A server stores no answer that asks to try again, so the repeat may get another one."""
+    log = tmp_path / "pots" / "pots.log"
+    with serving(LockedOnce) as port:
+        load_until(lambda _: log.exists() and log.read_text(encoding="ascii").count(" * ") >= 20, program, port, log.parent,
+                   roles="pots")
+    lines = [line.split(" ", 4) for line in log.read_text(encoding="ascii").splitlines()]
+    aborted = {line[2] for line in lines if line[1] == "<" and line[3] == "409"}
+    assert len(aborted) > 100
+    assert not aborted & {line[2] for line in lines if line[1] == "*"}
