@@ -90,10 +90,12 @@ GREETINGS = {
     "postgres": b"\x00\x00\x00\x08\x04\xd2\x16\x2f",  # SSLRequest
     "redis": b"PING\r\n",
     "kafka": b"\x00\x00\x00\x0a\x00\x12\x00\x00\x00\x00\x00\x01\xff\xff",  # ApiVersions
-    "nats": b"",
+    "nats": b"PING\r\n",
     "rabbitmq": b"AMQP\x00\x00\x09\x01",
 }
 
+
+ANSWERS = {"nats": b"PONG"}  # what tells an answer from what a server says unasked
 
 PROBE_EVERY_S = 0.015
 
@@ -104,8 +106,11 @@ def round_trip_s(name, port, timeout=2.0):
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=timeout) as wire:
         wire.settimeout(timeout)
         wire.sendall(GREETINGS[name])
-        if wire.recv(64):
-            return time.monotonic() - began
+        answer = b""
+        while more := wire.recv(4096):
+            answer += more
+            if ANSWERS.get(name, b"") in answer:
+                return time.monotonic() - began
     return None
 
 
@@ -113,7 +118,7 @@ def is_reset(name, port, timeout=2.0):
     """Whether a new connection, on which something was sent, is reset."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=timeout) as wire:
-            wire.sendall(GREETINGS[name] or b"PING\r\n")
+            wire.sendall(GREETINGS[name])
             while wire.recv(4096):
                 pass
     except ConnectionResetError:

@@ -3,6 +3,7 @@
 import contextlib
 import http.server
 import shutil
+import socketserver
 import threading
 import types
 
@@ -58,3 +59,21 @@ def test_a_fault_of_a_path_that_has_no_effect_is_noticed(cluster, monkeypatch, n
 
 def test_every_request_has_its_place_in_the_order_of_answers(server):
     assert sorted(order_of_answers("clients", server, 8)) == list(range(8))
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_what_a_server_says_unasked_is_no_answer(answers):
+    """NATS speaks first: that also arrives on a path on which nothing reaches the server."""
+
+    class Speaking(socketserver.StreamRequestHandler):
+        def handle(self):
+            self.wfile.write(b"INFO {}\r\n")
+            while self.rfile.readline():
+                if answers:
+                    self.wfile.write(b"PONG\r\n")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Speaking) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert (round_trip_s("nats", server.server_address[1], 0.3) is not None) == answers
+        server.shutdown()
