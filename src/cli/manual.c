@@ -89,8 +89,8 @@ static const struct {
 	{"copy", "--from sqlite:DIR",
 		"the data folder to move; no server may be using it [the folder of --data]"},
 	{"copy", "--to URL",
-		"the database to move to, postgres://...; if the URL has a password, set "
-		"QUIPU_STORE to the URL and leave --to out [the URL of --store or QUIPU_STORE]"},
+		"the database to move to, postgres://...; a URL with a password is refused here: "
+		"set QUIPU_STORE to it and leave --to out [the URL of --store or QUIPU_STORE]"},
 	{"copy", "--json", "print the result as JSON, for programs"},
 };
 

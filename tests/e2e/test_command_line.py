@@ -43,7 +43,7 @@ def flags_of(text):
 def test_the_help_of_copy_explains_every_flag(run):
     told = flags_of(run("copy", "--help").stdout)
     assert told.keys() == {"--from", "--to", "--json", "--data", "--store", "--log-level", "--log-format"}
-    assert "no server uses it" in told["--from"] and told["--from"].endswith("[the folder of --data]")
+    assert "no server may be using it" in told["--from"] and told["--from"].endswith("[the folder of --data]")
     assert "password is refused" in told["--to"] and "QUIPU_STORE" in told["--to"]
     refused = run("copy", "--to", "postgres://quipu:secret@127.0.0.1:1/quipu")
     assert refused.returncode == 2 and "secret" not in refused.stderr
