@@ -30,10 +30,10 @@ const nothing = {
   name: "", title: "Nothing to show",
   render(main) {
     main.append(el("p", {}, caller().checked && !caller().caller
-      ? "This server asks for an API key. Each page opens with a key that may use its routes."
+      ? "This server asks for an API key. A page is shown if the key may use its routes."
       : "The key may use none of the routes that the pages need."),
-    el("p", { class: "quiet" }, "The live figures need the scope internal, Events and Verify the scope admin, and the page " +
-      "of a service a scope of its role, such as internal:counts."));
+    el("p", { class: "quiet" }, "The live figures need a key with the scope internal. Events and Verify need the scope " +
+      "admin. The page of a service needs a scope of its role, such as internal:counts."));
   },
 };
 
@@ -47,8 +47,8 @@ function drawMissing() {
   const missing = pages.filter((page) => !page.offered()).map((page) => page.title);
   $("missing").textContent = missing.length === 0 || offered().length === 0 ? ""
     : `Not shown: ${missing.join(", ")}. ` +
-      (caller().checked ? "The key may not use their routes, or this process does not play their role."
-        : "This process does not play their role.");
+      (caller().checked ? "The key may not use their routes, or this process does not run their role."
+        : "This process does not run their role.");
 }
 
 function show() {
@@ -80,7 +80,7 @@ const advice = [
     "Quipu reconnects by itself."],
 ];
 const down = "The process serves nothing, or the network to it is broken. Check its log, and systemctl status quipu or " +
-  "docker compose ps. This page goes on by itself when the server answers.";
+  "docker compose ps. This page reconnects by itself.";
 
 function complaints() {
   if ($("connection").className === "lost") return [["The server does not answer.", down]];
@@ -102,7 +102,7 @@ function drawConnection(state) {
   };
   $("connection").className = state;
   $("connection").textContent = texts[state];
-  $("connection").title = state === "still" ? "They need a key with the scope internal for all roles." : "";
+  $("connection").title = state === "still" ? "Live figures need a key with the scope internal for all roles." : "";
   drawAlarm();
 }
 
@@ -151,7 +151,7 @@ function askForKey() {
   const dialog = el("dialog", { "aria-labelledby": "key-title", onclose: () => dialog.remove() },
     el("form", { onsubmit: use },
       el("h2", { id: "key-title" }, "API key"),
-      el("p", {}, "It stays in the memory of this page and is gone when the page is closed. The pages offer what the " +
+      el("p", {}, "The console keeps the key in memory and forgets it when you close the page. It offers only what the " +
         "key may do."),
       key, problem,
       el("div", { class: "row end" }, button("Cancel", () => dialog.close()),

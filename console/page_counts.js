@@ -17,7 +17,7 @@ function integerOf(input) {
 }
 
 const bounds = ({ minValue, maxValue }) => (minValue === undefined && maxValue === undefined
-  ? "" : `, between ${minValue ?? "no minimum"} and ${maxValue ?? "no maximum"}`);
+  ? "" : `, minimum ${minValue ?? "none"}, maximum ${maxValue ?? "none"}`);
 
 /** One count: its value, a plot of the last minutes, and what can be done with it. show(row) gets each new value. */
 function detail(id, onChange, onDeleted) {

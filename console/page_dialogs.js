@@ -100,8 +100,8 @@ function render(main) {
     replace(place, panes.map((one) => one.element));
   };
   main.append(
-    el("p", { class: "quiet" }, "Messages are sent for real, in the name of these two users. Each badge is the counter's " +
-      "own event stream."),
+    el("p", { class: "quiet" }, "This page really sends messages in the name of these two users. Each badge follows the event " +
+      "stream of the user's counter."),
     el("form", { class: "row", onsubmit: (event) => { event.preventDefault(); start(); } }, first, second,
       el("button", { type: "submit" }, "Use these names")),
     place);

@@ -213,7 +213,7 @@ function actions() {
     { name: "When", value: (row) => row.at, show: (row) => time(row.at) },
     { name: "Who", value: (row) => row.who ?? "", show: (row) => row.who ?? "not recorded" },
     { name: "What", value: (row) => row.action },
-    { name: "On", value: (row) => row.target },
+    { name: "Target", value: (row) => row.target },
     { name: "Detail", value: (row) => row.detail },
   ], [], "Nobody has replayed, discarded, resent or erased anything yet."));
   return { element: el("section", {}, el("h2", {}, "What was done"), list.element), draw: list.start };

@@ -18,7 +18,7 @@ function setting(onChange) {
     event.preventDefault();
     const body = { userId: user.input.value, rateLimit: Number(limit.input.value), timeWindow: Number(window.input.value) };
     const answer = await change(`Set the limit of ${body.userId}`, "POST", LIST, {
-      body, verb: "Set", warning: "This also starts a new window: what was used counts no more.",
+      body, verb: "Set", warning: "This also starts a new window, so what was used no longer counts.",
       done: () => `${body.userId} may send ${number(body.rateLimit)} per ${number(body.timeWindow)} min`,
     });
     if (answer) onChange();
@@ -54,7 +54,8 @@ function render(main) {
   const form = may("POST", LIST) ? setting(() => list.start()) : null;
   const remove = async (row) => {
     const answer = await change(`Delete the limit of ${row.userId}`, "DELETE", one(row.userId), {
-      verb: "Delete", danger: true, warning: "Without a limit, this user's sends are refused with 404, or get the default.",
+      verb: "Delete", danger: true,
+      warning: "This user's sends are then refused with 404, unless the server has a default limit.",
     });
     if (answer) list.start();
   };

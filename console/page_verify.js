@@ -13,7 +13,7 @@ function section(service) {
 
   const repair = (row) => service === "unread" && may("POST", "/operator/verify/unread/{userId}/repair") &&
     button("Repair", async () => {
-      if (await change(`Count the unread messages of ${row.id} again`, "POST",
+      if (await change(`Repair the counter of ${row.id}`, "POST",
         `/operator/verify/unread/${encodeURIComponent(row.id)}/repair`, { verb: "Repair" })) run();
     });
 
@@ -57,7 +57,8 @@ function section(service) {
 function render(main) {
   const list = el("div", { class: "stack" });
   main.append(el("p", { class: "quiet" },
-    "Reads every row of a service beside the traffic, and reports what contradicts its rules. It changes nothing."), list);
+    "A check reads every row of a service while it serves, and reports rows that contradict its rules. It changes " +
+    "nothing."), list);
   ask("GET", "/operator/verify").then(({ body }) => replace(list, body.services.map(section)),
     (error) => replace(list, el("p", { class: "problem" }, error.message)));
 }
