@@ -119,7 +119,9 @@ class QuipuClient
                 ? said.GetString() ?? ""
                 : "";
             if (status != 0 && !Retried.Contains(status))
-                throw new RefusedException($"{status} {answer}");
+                throw mayHaveHappened && status is (401 or 403) // the server looks at the key only of callers it knows
+                    ? new UnknownException($"{status} {answer}; key {key}")
+                    : new RefusedException($"{status} {answer}; key {key}");
             mayHaveHappened |= !Unchanged.Contains(code); // no answer, OUTCOME_UNKNOWN, or a proxy's error
             var pause = retryAfter + Random.Shared.NextDouble() * backoff;
             if (TimeProvider.System.GetElapsedTime(started) + pause > patience)

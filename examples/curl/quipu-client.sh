@@ -31,8 +31,9 @@ change() {
 		--header "Idempotency-Key: $4" --data "$3") || status=000
 	case $status in
 	2??) ;;
-	000 | 408 | 429 | 50[234])
-		# An earlier attempt may have happened, whatever the last answer says.
+	000 | 401 | 403 | 408 | 429 | 50[234])
+		# An earlier attempt may have happened, whatever the last answer says: curl does not tell. With 401 and 403,
+		# the server has not even looked at the key.
 		echo "It may have happened; run this again with the key: $status; key $4" >&2
 		exit 2
 		;;

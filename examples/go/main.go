@@ -98,7 +98,11 @@ func change(path string, body any, key string, patience time.Duration) (answer, 
 			return told, nil
 		}
 		if status != 0 && !retried[status] {
-			return told, fmt.Errorf("%w: %d %s: %s", errRefused, status, told.Code, told.Detail)
+			refusal := errRefused
+			if mayHaveHappened && (status == 401 || status == 403) {
+				refusal = errUnknown // the server looks at the key only of callers it knows
+			}
+			return told, fmt.Errorf("%w: %d %s: %s; key %s", refusal, status, told.Code, told.Detail, key)
 		}
 		if !unchanged[told.Code] { // no answer, OUTCOME_UNKNOWN, or a proxy's error
 			mayHaveHappened = true

@@ -87,8 +87,13 @@ public final class QuipuClient {
             Attempt attempt = post(path, body, key);
             if (attempt.status >= 200 && attempt.status < 300)
                 return attempt.body;
-            if (attempt.status != 0 && !RETRIED.contains(attempt.status))
-                throw new Refused(attempt.status + " " + attempt.body);
+            if (attempt.status != 0 && !RETRIED.contains(attempt.status)) {
+                String why = attempt.status + " " + attempt.body + "; key " + key;
+                // The server looks at the key only of callers it knows.
+                if (mayHaveHappened && (attempt.status == 401 || attempt.status == 403))
+                    throw new Unknown(why);
+                throw new Refused(why);
+            }
             // No answer, OUTCOME_UNKNOWN, or a proxy's error.
             mayHaveHappened |= !UNCHANGED.contains(member(attempt.body, "code"));
             long pauseMs = attempt.retryAfterMs + ThreadLocalRandom.current().nextLong(backoffMs);

@@ -15,6 +15,7 @@ const AUTHORIZATION = process.env.QUIPU_API_KEY ? { Authorization: `Bearer ${pro
 const ANSWER_MS = 10_000;  // how long to wait for one answer; the server gives up after its --deadline, 5 s
 const SILENCE_MS = 45_000; // a stream without a line for three heartbeats is dead
 const RETRIED = [408, 429, 502, 503, 504];
+const UNHEARD = [401, 403]; // the server looks at the key only of callers it knows: an earlier attempt may have happened
 const UNCHANGED = ['OVERLOADED', 'STORE_UNAVAILABLE', 'BUS_UNAVAILABLE', 'RATE_LIMIT_EXCEEDED', 'REQUEST_TIMEOUT'];
 
 class Refused extends Error {} // the server says no, and would say no again; nothing was changed
@@ -51,7 +52,8 @@ async function change(path, body, key, patienceMs = 60_000) {
     const { status, retryAfterS, answer } = await post(path, body, key);
     if (status >= 200 && status < 300) return answer;
     if (status !== 0 && !RETRIED.includes(status))
-      throw new Refused(`${status} ${answer.code ?? ''}: ${answer.detail ?? ''}`);
+      throw new (mayHaveHappened && UNHEARD.includes(status) ? Unknown : Refused)(
+        `${status} ${answer.code ?? ''}: ${answer.detail ?? ''}; key ${key}`);
     mayHaveHappened ||= !UNCHANGED.includes(answer.code); // no answer, OUTCOME_UNKNOWN, or a proxy's error
     const pauseMs = retryAfterS * 1000 + Math.random() * backoffMs;
     if (performance.now() + pauseMs > deadline)

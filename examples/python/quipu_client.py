@@ -24,6 +24,7 @@ API_KEY = os.environ.get("QUIPU_API_KEY")
 ANSWER_S = 10.0   # how long to wait for one answer; the server gives up after its --deadline, 5 s
 SILENCE_S = 45.0  # a stream without a line for three heartbeats is dead
 RETRIED = {408, 429, 502, 503, 504}
+UNHEARD = {401, 403}  # the server looks at the key only of callers whom it knows: an earlier attempt may have happened
 UNCHANGED = {"OVERLOADED", "STORE_UNAVAILABLE", "BUS_UNAVAILABLE", "RATE_LIMIT_EXCEEDED", "REQUEST_TIMEOUT"}
 
 
@@ -70,7 +71,8 @@ def change(path, body, key, patience_s=60.0):
         if 200 <= status < 300:
             return answer
         if status != 0 and status not in RETRIED:
-            raise Refused(f"{status} {answer.get('code', '')}: {answer.get('detail', '')}")
+            is_unknown = may_have_happened and status in UNHEARD
+            raise (Unknown if is_unknown else Refused)(f"{status} {answer.get('code', '')}: {answer.get('detail', '')}; key {key}")
         may_have_happened |= answer.get("code") not in UNCHANGED  # no answer, OUTCOME_UNKNOWN, or a proxy's error
         pause_s = retry_after_s + random.uniform(0, backoff_s)
         if time.monotonic() + pause_s > deadline:

@@ -109,6 +109,15 @@ def test_an_increase_counts_once_whatever_happens_to_its_answers(program, serve,
     assert len(proxy.seen) == 6 and len({request.key for request in proxy.seen}) == 1
 
 
+def test_a_key_that_is_replaced_meanwhile_leaves_the_outcome_unknown(program, serve, client, sqlite_store, proxy_to):
+    server = serve(sqlite_store)
+    client(server).create("visits", 41)
+    proxy = proxy_to(server)
+    proxy.faults.extend([lossy_proxy.lose_answer, lossy_proxy.say_unauthenticated])
+    assert "my-own-key" in finish(start(program, "increase", "visits", "my-own-key", proxy=proxy), status=2)
+    assert client(server).get("visits").json()["currentValue"] == 42
+
+
 def test_an_increase_survives_the_death_of_the_server(program, serve, client, sqlite_store, proxy_to):
     server = serve(sqlite_store)
     client(server).create("visits", 41)

@@ -31,6 +31,11 @@ def say_unknown(exchange):
     exchange.problem(503, "OUTCOME_UNKNOWN", retry_after=1)
 
 
+def say_unauthenticated(exchange):
+    """The API key was replaced: the server does not look at what was asked."""
+    exchange.problem(401, "UNAUTHENTICATED", retry_after=0)
+
+
 def say_overloaded(exchange):
     exchange.problem(503, "OVERLOADED", retry_after=1)
 
