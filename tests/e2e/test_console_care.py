@@ -158,7 +158,7 @@ def test_every_button_is_known_and_every_open_page_can_be_read_by_everybody(tell
     new_pot(server, "holiday")
     letter = "0b9f5cb8-3b27-4a0e-9d5b-2f3c0c1a7a10"
     dead_letter(sqlite_store, letter, b'{"unit": "film"}', "hooks.example.com answered 410 Gone", about="u_123:season-2")
-    seen = tell(server, "buttons", user="u_123", letter=letter)
+    seen = tell(server, "buttons", user="u_123", letter=letter, known=BUTTONS)
     assert seen["seen"] == BUTTONS
     assert seen["found"] == []
 

@@ -266,8 +266,11 @@ const stories = {
     return { found, line };
   },
 
-  /** Opens whatever can be opened on each page. Returns its buttons, what axe-core finds, and tables that do not fit. */
-  async buttons(page, { user, letter }) {
+  /**
+   * Opens whatever can be opened on each page, and waits for the known buttons. Returns all its buttons, what axe-core
+   * finds, and tables that do not fit.
+   */
+  async buttons(page, { user, letter, known }) {
     const seen = {};
     const found = [];
     const opened = {
@@ -282,7 +285,8 @@ const stories = {
     for (const name of PAGES) {
       await open(page, name);
       await opened[name]?.();
-      if (opened[name]) await page.locator(".card").first().waitFor();
+      for (const button of known[name])
+        await page.locator("main").getByRole("button", { name: button, exact: true }).first().waitFor();
       const names = await page.locator("main").locator("button:not(.sort):not(.link):visible").allInnerTexts();
       seen[name] = [...new Set(names)].sort();
       found.push(...await violations(page, name));
