@@ -5,8 +5,8 @@ images, packages.
 
 In make test, programs that test functions run under ASan and UBSan, and the end-to-end tests run on a build without
 sanitizers: they start the program thousands of times, which takes three times as long under ASan. make test-full and
-.ci/run test everything on build-coverage, which has both sanitizers and also counts the lines it runs, so that measuring costs
-no second run.
+.ci/run test on build-coverage, which has both sanitizers and also counts the lines it runs, so that measuring costs no second
+run. Only the proof and the many random cases run on build-plain there.
 """
 
 import dataclasses
