@@ -100,8 +100,8 @@ struct nats_channel {
 	/* the highest sequence that the stream is known to have; messages published later must get
 	 * higher sequences */
 	_Atomic int64_t last;
-	/* the first sequence that the server has assigned a second time, because it lost the end of
-	 * the stream; 0 if there was no loss, or the loss was repaired */
+	/* the lowest sequence that the server has assigned a second time, because it lost the end
+	 * of the stream; 0 if there was no loss, or the loss was repaired */
 	_Atomic int64_t lost_from;
 };
 
@@ -109,6 +109,15 @@ struct nats_channel {
  * used with JetStream, returns false and writes the reason to `why`. */
 QP_MUST_CHECK bool nats_channel_init(
 	struct nats_channel *channel, const struct bus_channel *from, char *why, size_t size);
+
+/*
+ * Records the sequence that the server has assigned to a new message, which was published when the
+ * stream already had the sequence `floor`. Sequences only grow, even if another server becomes the
+ * stream's leader. So if `sequence` is not above `floor`, the server has lost the stream's end: the
+ * function then lowers `lost_from` to `sequence` and returns false. Any thread; producers may see
+ * the reused sequences in another order than the stream.
+ */
+QP_MUST_CHECK bool nats_channel_note(struct nats_channel *channel, int64_t floor, int64_t sequence);
 
 /* Returns true if a stream or durable may have this name: only letters, digits, - and _. */
 bool nats_name_is_valid(struct slice name);

@@ -86,27 +86,14 @@ static bool attach(struct nats_producer *producer)
 
 /* ---- replies ----------------------------------------------------------------------------- */
 
-/*
- * Records the sequence that the server has assigned to a new message. Sequences only grow, even if
- * another server becomes the stream's leader. So if the stream already had this sequence before
- * this publish(), the server has lost the stream's end.
- */
 static void note_sequence(
 	struct nats_producer *producer, const struct bus_message *message, int64_t sequence)
 {
 	struct nats_channel *channel = nats_bus_channel(producer->bus, message->channel);
 	int64_t floor = producer->floors[channel - producer->bus->channels];
-	int64_t last = atomic_load(&channel->last), none = 0;
 
-	if (sequence > floor) {
-		while (sequence > last &&
-			!atomic_compare_exchange_weak(&channel->last, &last, sequence))
-			continue;
-		return;
-	}
-	atomic_store(&channel->last, sequence);
-	atomic_compare_exchange_strong(&channel->lost_from, &none, sequence);
-	atomic_store(&producer->bus->check_soon, true);
+	if (!nats_channel_note(channel, floor, sequence))
+		atomic_store(&producer->bus->check_soon, true);
 }
 
 /* Returns the fate of the message to which `answer` replies. A duplicate is CONFIRMED, because it

@@ -16,6 +16,23 @@
 
 #define SUBJECT_SIZE (NATS_NAME_SIZE + 64)
 
+bool nats_channel_note(struct nats_channel *channel, int64_t floor, int64_t sequence)
+{
+	int64_t last = atomic_load(&channel->last), lost = atomic_load(&channel->lost_from);
+
+	if (sequence > floor) {
+		while (sequence > last &&
+			!atomic_compare_exchange_weak(&channel->last, &last, sequence))
+			continue;
+		return true;
+	}
+	atomic_store(&channel->last, sequence);
+	while ((lost == 0 || sequence < lost) &&
+		!atomic_compare_exchange_weak(&channel->lost_from, &lost, sequence))
+		continue;
+	return false;
+}
+
 static void call_api(struct nats_mailbox *mailbox, const char *verb,
 	const struct nats_channel *channel, struct slice request, struct nats_answer *answer)
 {
