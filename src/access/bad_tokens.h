@@ -2,8 +2,8 @@
  * Counts bad tokens by the address that sent them. A token is bad if the server checked its
  * signature and then refused the token. The signature may even have been right, for example if the
  * token had expired. Checking a signature takes 0.1 ms of a loop's time, so an address may send
- * only 100 bad tokens per second. Until that second is over, further tokens from the address are
- * refused without a check, except tokens that are known to be valid.
+ * only 100 bad tokens per second. Once it has sent them, its further tokens are refused without a
+ * check for the rest of the second, except tokens that are known to be valid.
  *
  * Addresses whose hashes agree in the last 12 bits share a count. Thread-safe.
  */

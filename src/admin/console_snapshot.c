@@ -218,9 +218,9 @@ static bool is_bucket(struct slice name)
 	return name.len > len && memcmp(name.data + name.len - len, "_bucket", len) == 0;
 }
 
-/* Returns whether the array "samples" of a snapshot contains this sample. The array has no buckets
- * of histograms, and nothing about the durations of requests, which are one histogram per route. It
- * has no zeros, except where 0 means that a dependency is down. */
+/* Returns whether the array "samples" of a snapshot contains this sample. The array leaves out the
+ * buckets of histograms, the durations of requests (there is a histogram for every route), and
+ * zeros, except where 0 means that a dependency is down. */
 static bool is_shown(const struct sample *sample)
 {
 	if (is_bucket(sample->name) ||

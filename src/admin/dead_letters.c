@@ -224,8 +224,8 @@ static void get_letter(void *context, struct request *request)
 
 /* ---- kinds ------------------------------------------------------------------------------- */
 
-/* The command that counts the letters of one kind, in the lanes of the kind's service. Such
- * commands run for one kind after another. */
+/* The command that counts the letters of one kind, in the lanes of the kind's service. A request
+ * submits one such command per kind, one after another. */
 struct kind_count {
 	struct read read;
 	const struct dead_letter_kinds *kinds;

@@ -6,8 +6,10 @@
  *
  * Verification runs while requests are served, in the read lane of the service and outside write
  * transactions, so a write may commit between two reads of a part. Therefore a part may report a
- * difference only if a single snapshot of the rows proves the difference, or if no such write could
- * remove the difference. A page reads about `limit` rows through an index.
+ * difference only if a single snapshot of the rows proves the difference, or if a write between the
+ * reads cannot have caused the difference. The verifier of counters is an exception: it also
+ * reports differences that disappear once all events have arrived. A page reads about `limit` rows
+ * through an index.
  */
 #ifndef QUIPU_ADMIN_VERIFY_H
 #define QUIPU_ADMIN_VERIFY_H

@@ -41,8 +41,8 @@ static void write_address(const struct app *app, struct buffer *out)
 static void print_for_people(
 	const struct app *app, struct slice address, struct slice roles, struct slice engines)
 {
-	/* without the lock, this process uses no data folder, although a folder may exist from an
-	 * earlier start with other stores */
+	/* A process without the lock does not use the data folder. The folder may still exist, from
+	 * an earlier start with other stores. */
 	char *data = app->data_lock >= 0 ? realpath(app->settings.data, NULL) : NULL;
 
 	printf("  data     %s (%.*s)\n", data ? data : "on servers only", (int)engines.len,

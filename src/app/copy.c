@@ -306,7 +306,8 @@ static bool find(struct copy *copy, bool *has_begun, bool *is_done)
 }
 
 /* Begins the copy, or continues it. Sets `is_done` if the copy is already complete. Looks for a
- * complete copy before taking the lock, because the lock would keep servers out. */
+ * complete copy before taking the lock: servers may already use that copy, and the lock keeps
+ * servers out and is refused while a server is connected. */
 static bool start(struct copy *copy, bool *is_done)
 {
 	bool has_begun;

@@ -1,7 +1,7 @@
 /*
  * The module of entitlements and notifications. Both are in one module because they share a bus: a
- * `local:` bus exists once per process. Each service has its own store, and either role can run
- * alone.
+ * process can open a `local:` bus only once. Each service has its own store, and either role can
+ * run alone.
  *
  * Notifications are created by an intake (flow/intake.h) and sent by a delivery (flow/delivery.h).
  * Both are registered as workers, so that the program stops them. The lanes of notifications carry

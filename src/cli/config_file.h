@@ -12,9 +12,9 @@
 
 /*
  * Calls `take` for each setting, in order; the slices are valid only during the call. If `take`
- * returns false, stops and returns false; the reason is then left to `take` to report. If the file
- * cannot be read or a line is invalid, returns false and writes the reason to `why`
- * (OPTIONS_WHY_SIZE bytes).
+ * returns false, stops and returns false; `take` must report the reason itself. If the file cannot
+ * be read or a line is invalid, returns false and writes the reason to `why` (OPTIONS_WHY_SIZE
+ * bytes).
  */
 QP_MUST_CHECK bool config_file_read(const char *path,
 	bool (*take)(void *context, struct slice name, struct slice text), void *context,

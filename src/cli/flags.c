@@ -1,8 +1,8 @@
 /*
  * Reads the arguments of a command: options, the command's own flags, and words. A flag is looked
  * up first among the flags that every command has (such as --config), then among the command's own
- * flags, then in the option table. This file only collects the values of options: flags override
- * all other sources, so settings.c applies them last.
+ * flags, then in the option table. This file only collects the values of options; settings.c
+ * applies them last, because flags override all other sources.
  */
 #include "cli/flags.h"
 

@@ -17,9 +17,8 @@ static bool has_scheme(const char *url, const char *scheme)
 	return strncmp(url, scheme, strlen(scheme)) == 0;
 }
 
-/* Returns whether a colon in `url` is followed by a port. `text` is the part of `url` after the
- * colon. A colon before an @ usually begins a password, but the path of a webhook's URL may contain
- * an @, so the colon before that @ may still begin a port. */
+/* Returns whether a colon before an @ begins a port and not a password. `text` is the part of `url`
+ * after the colon. Such a port is possible because the path of a webhook's URL may contain an @. */
 static bool is_port_of_page(const char *url, const char *text)
 {
 	return has_scheme(url, "webhook:http") && text[strspn(text, "0123456789")] == '/';
@@ -27,9 +26,9 @@ static bool is_port_of_page(const char *url, const char *text)
 
 /*
  * Returns the password in a URL, or {NULL, 0} if there is none. Everything between the first colon
- * and the last @ counts as the password, even if it contains a bare /, ? or comma. A URL parser
- * would take these characters for the end of the host. If the URL of a NATS server has no colon
- * before the @, returns the text before the @, which is a token.
+ * and the last @ counts as the password, even if it contains a bare /, ? or comma, which a URL
+ * parser would take for the end of the host. If the URL of a NATS server has no colon before the @,
+ * returns the text before the @, which is a token.
  */
 static struct slice find_password(const char *url)
 {

@@ -45,8 +45,7 @@ struct committer {
 	struct write **writes; /* the writes of the current batch */
 	struct effects *effects;
 	struct command_list aside; /* writes that wait until the publisher can accept them */
-	/* monotonic time at which the publisher may accept writes of `aside` even if no effect
-	 * ends */
+	/* monotonic time at which to try the writes of `aside` again even if no effect has ended */
 	int64_t aside_ns;
 	int64_t aside_expires_ns;     /* no write in `aside` has an earlier deadline */
 	struct command_list answered; /* writes whose answers are to be delivered */
@@ -533,12 +532,12 @@ static void count_held(struct committer *committer)
 }
 
 /*
- * Takes the commands that wait in the lane. If the lane is empty, waits until a command arrives, an
- * effect ends or a parked write is due. While writes are set aside, does not wait for commands. It
- * then waits only for an effect to end, for up to GATHER_NS, and only if the last step ran no
- * transaction. Commands gather in the lane meanwhile: most of them would also be set aside, and
- * waking up for each command would cost more than running it. Returns false if the lane is closed
- * and empty.
+ * Takes the commands that wait in the lane. If no writes are set aside and the lane is empty, first
+ * waits until a command arrives, an effect ends or a parked write is due. If writes are set aside,
+ * waits only after a step that ran no transaction: until an effect ends, but at most GATHER_NS.
+ * Meanwhile commands gather in the lane, because most of them would also be set aside, and waking
+ * up for each command would cost more than running it. Returns false if the lane is closed and
+ * empty.
  */
 static bool take(struct committer *committer, struct command_list *fresh)
 {

@@ -93,16 +93,16 @@ struct committer_config {
 	 * In the transaction that has begun on `session`, records how the effects of the writes
 	 * ended. Skips writes that are `is_lost`. May be called again after a rollback. If
 	 * recording fails, the writes are answered with OUTCOME_UNKNOWN. While the lane is busy,
-	 * the next call of decide() records these effects instead of settle(): decide() gets their
-	 * writes as the `ended` of its batch, so that it can lock all rows in one order.
+	 * settle() is not called, and the next call of decide() records these effects: decide()
+	 * gets their writes as the `ended` of its batch, so that it can lock all rows in one order.
 	 */
 	enum status (*settle)(
 		void *service, struct session *session, const struct write_batch *batch);
 
 	/*
 	 * Optional. Called outside any transaction, before the committer answers `writes` with a
-	 * failure. Either these writes changed nothing or their outcome is unknown. Undoes what
-	 * prepare() did for these writes, so that their answers may say that nothing was changed.
+	 * failure. Each answer says either that nothing was changed or that the outcome is unknown.
+	 * Undoes what prepare() did for `writes`, so that the first kind of answer is true.
 	 */
 	void (*failed)(void *service, const struct command_list *writes);
 

@@ -1,7 +1,7 @@
 /*
  * One thread claims rows, passes them to the notifier and records the results. Each slot of the
  * notifier has one row on its way, so a receiver that hangs blocks one slot and not the whole
- * queue. So each claim ends when its result comes in; in a relay, by contrast, the claims of a
+ * queue. Each claim ends when its own result comes in; in a relay, by contrast, the claims of a
  * batch end together.
  *
  * Invariants:
@@ -328,9 +328,9 @@ static void note_reach(struct delivery *delivery, const struct notice_result *re
 }
 
 /* Concludes a failed attempt. If the row has attempts left, it is retried after the pause of
- * claim_backoff_us() or the pause that the receiver requested, whichever is longer. An attempt
- * without a connection does not count if the circuit breaker is open, even if this attempt has
- * opened the circuit breaker. The row is then due at once. */
+ * claim_backoff_us() or the pause that the receiver requested, whichever is longer. But if the
+ * circuit breaker is open, even because of this attempt, an attempt without a connection does not
+ * count and its row is due at once. */
 static void retry_later(
 	struct delivery *delivery, struct sending *sending, const struct notice_result *result)
 {
@@ -382,10 +382,10 @@ static void look(struct delivery *delivery)
 	atomic_store(&delivery->dead.value, dead);
 }
 
-/* Returns how many rows to claim now. While the circuit breaker is closed, this is the number of
- * slots that are free or whose result is about to be recorded; but it is 0 if it is not yet time to
- * claim and `woken` is not set. While the circuit breaker is open, returns 1 if it is time to claim
- * and no slot is busy, otherwise 0. */
+/* Returns how many rows to claim now. While the circuit breaker is closed, returns 0 until it is
+ * time to claim or `woken` is set, and then the number of slots that are free or whose result is
+ * about to be recorded. While the circuit breaker is open, returns 1 if it is time to claim and no
+ * slot is busy, otherwise 0. */
 static size_t wanted_rows(const struct delivery *delivery)
 {
 	size_t busy = busy_slots(delivery);

@@ -6,11 +6,10 @@
  * may refuse messages for a long time: its disk may be full, or another session may have locked a
  * table.
  *
- * After a second or two of refusals, the intake fetches again. A consumer that does not fetch would
- * hold up the other members of its group (on Kafka, they wait for it whenever a member joins or
- * leaves), and the fetch returns the same messages. But on a bus that counts deliveries, the intake
- * keeps what it has fetched: there, each delivery in vain would bring the messages closer to the
- * limit.
+ * After a second or two of refusals, the intake fetches the same messages again, because a consumer
+ * that does not fetch would hold up the other members of its group (on Kafka, they wait for it
+ * whenever a member joins or leaves). But on a bus that counts deliveries, the intake keeps what it
+ * has fetched: there, each delivery in vain would bring the messages closer to the limit.
  *
  * Invariant: a message is acknowledged only after the COMMIT of the transaction in which it was
  * applied, recognised as a repeat, or treated as poison.
@@ -240,7 +239,7 @@ static void report_poison(struct intake *intake, size_t count)
 	}
 }
 
-/* Logs the first poison among the items from `first` on, which could not be taken, as the likely
+/* The items from `first` on could not be taken. Logs the first poison among them as the likely
  * reason. Logs nothing if it has logged such a message before and no messages have been taken since
  * then. */
 static void report_stuck_poison(struct intake *intake, size_t first, size_t count)
@@ -269,7 +268,7 @@ static void note_taken(struct intake *intake)
 }
 
 /* Applies and acknowledges the first `count` messages of intake->deliveries. Returns false if the
- * bus has to deliver those messages again that are not acknowledged. */
+ * bus has to deliver the unacknowledged messages again. */
 static bool take(struct intake *intake, size_t count)
 {
 	enum status status;
@@ -294,8 +293,9 @@ static bool take(struct intake *intake, size_t count)
 	return false;
 }
 
-/* Waits until the store is up, or until the intake is stopped. Called only before the first fetch:
- * a store also counts as down while only its other sessions fail. */
+/* Waits until the store is up, or until the intake is stopped. Called only before the first fetch.
+ * Later the intake tries its own session instead, because a store also counts as down while only
+ * other sessions fail. */
 static void wait_for_store(struct intake *intake)
 {
 	struct store *store = intake->config.store;

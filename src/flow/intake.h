@@ -10,9 +10,9 @@
  *   RERUN, LOCK_BUSY            runs the transaction again at once, a bounded number of times
  *   POISON                      halves the batch until it has found the message that the store
  *                               refuses, and treats that message as poison
- *   STORE_UNAVAILABLE,          tries again until the store applies the messages, a second or two
- *   OUTCOME_UNKNOWN, and        without fetching, and without any limit on a bus that counts
- *   RERUN, LOCK_BUSY too often  deliveries (bus->counts_deliveries)
+ *   STORE_UNAVAILABLE,          tries again until the store applies the messages; after a second
+ *   OUTCOME_UNKNOWN, and        or two fetches them again, except on a bus that counts deliveries
+ *   RERUN, LOCK_BUSY too often  (bus->counts_deliveries)
  *
  * Poison is a message that can never be used. apply() or put_aside() may keep it as a dead letter.
  * Whether they keep it or not, the intake logs it and acknowledges it like any other message.

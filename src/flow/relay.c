@@ -324,10 +324,10 @@ static void adapt(struct relay_worker *worker, size_t count)
 }
 
 /*
- * Decides how the claims of published rows end. If the bus is known to be away, no attempt is
- * counted: an outage must not use up the attempts, and the growing pause between attempts must not
- * hold a row back for up to 90 s after the bus is back. claim_limit() keeps the worker from
- * claiming the rows again at once.
+ * After an attempt to publish rows, decides how their claims end. If the bus is known to be away,
+ * the attempt is not counted: an outage must not use up the attempts, and the growing pause between
+ * attempts must not hold a row back for up to 90 s after the bus is back. claim_limit() keeps the
+ * worker from claiming the rows again at once.
  */
 static void conclude_published(struct relay_worker *worker, size_t count, enum status status)
 {

@@ -357,9 +357,9 @@ static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer)
 		return;
 	keep_input(connection);
 	note_turn(connection);
-	/* If the input fills the buffer, there may be more to read, and the connection rests.
-	 * Otherwise libuv would read from it up to 32 times in a row before it polls the other
-	 * connections. */
+	/* If the input fills the buffer, there may be more to read. The connection then rests,
+	 * because libuv would otherwise read from it up to 32 times in a row before it polls the
+	 * other connections. */
 	if (len == READ_BUFFER_SIZE && !connection->is_resting)
 		worker_rest(connection->worker, connection);
 	set_reading(connection);

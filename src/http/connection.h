@@ -47,8 +47,8 @@ struct connection {
 	size_t queued_bytes;  /* memory charged for requests and answers; see request_charge() */
 	size_t discarded_bytes;
 	int64_t accepted_ns;
-	/* the latest of: when the connection opened or began to linger; when an answer or an event
-	 * was written with an empty backlog; when libuv last wrote bytes of the backlog */
+	/* the last time at which the connection was opened or began to linger, an answer or an
+	 * event was written while the backlog was empty, or libuv wrote bytes of the backlog */
 	int64_t active_ns;
 	struct client_place place;
 	bool is_undecided; /* it is not yet known which protocol the client speaks */

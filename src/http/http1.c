@@ -40,8 +40,9 @@ static bool may_start(const struct connection *connection, const struct request 
 	if (!http1->first)
 		return true;
 	/* Checking the last request is enough, because no request starts behind an unanswered
-	 * change or large read. If a read turns out to be large after later requests have started,
-	 * defers() makes the read wait for all earlier answers. */
+	 * change or large read. A read may also turn out to be large after later requests have
+	 * started. This does no harm, because defers() makes every large read wait for all earlier
+	 * answers. */
 	return request->safe && http1->last->safe && !http1->last->is_large &&
 	       http1->queued < PIPELINE_MAX && !worker_is_full(connection->worker);
 }

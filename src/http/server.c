@@ -5,9 +5,9 @@
  * while others get few.
  *
  * Above --max-connections, the chosen worker closes the connection whose client has kept the worker
- * waiting longest. The new connection is refused only if that worker finds no connection to close
- * for a while (see admit()). A socket is counted in the `socket_count` of its worker as soon as
- * the worker is chosen, so that server_wait_idle() misses no socket.
+ * waiting longest. If that worker repeatedly finds no connection to close, the new connection is
+ * refused (see admit()). A socket is counted in the `socket_count` of its worker as soon as the
+ * worker is chosen, so that server_wait_idle() misses no socket.
  */
 #include "http/server.h"
 
@@ -41,7 +41,7 @@ struct server {
 
 	int listen_fd;
 	char address[128];
-	/* used only by the loop of the first worker, like the next two members */
+	/* only the loop of the first worker changes this member and the next two */
 	uv_poll_t acceptor;
 	atomic_bool accepting;        /* other threads may read this member */
 	bool acceptor_paused;         /* true while file descriptors or memory are used up */
@@ -172,10 +172,10 @@ static void refuse_connection(struct server *server, int fd)
 
 /*
  * Finds room for a new socket, which is already counted as a connection. If no connection can be
- * closed now (see worker_make_room()), the socket waits for some iterations of the loop. During
- * these iterations, the loop serves the requests that have arrived. While it waits, the socket no
- * longer counts as a connection. If there is no room after ADMIT_TURNS_MAX iterations, the socket
- * is refused. Runs on the worker's loop.
+ * closed now (see worker_make_room()), the socket waits for some iterations of the loop, which
+ * serve the requests that have arrived. A socket that waits does not count as a connection. If
+ * there is no room after ADMIT_TURNS_MAX iterations, the socket is refused. Runs on the worker's
+ * loop.
  */
 static void admit(struct http_worker *worker, int fd, int turns)
 {
@@ -474,8 +474,8 @@ static int64_t in_flight(const struct server *server)
 }
 
 /*
- * The number of sockets is final only after the server has stopped accepting: until then the kernel
- * may hold connections that are not counted yet. Requests are counted after sockets, because
+ * The count of sockets is complete only after the server has stopped accepting: until then the
+ * kernel may hold connections that are not counted yet. Requests are counted after sockets, because
  * without a socket no new request can arrive.
  */
 static bool is_idle(const struct server *server)

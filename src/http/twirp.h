@@ -8,7 +8,7 @@
  * {"code":"not_found","msg":"…","meta":{"reason":"POT_NOT_FOUND"}}.
  *
  *   refusal                                      code                 HTTP
- *   unknown method or Content-Type, not POST     bad_route            404
+ *   not POST, unknown method or Content-Type     bad_route            404
  *   a body or request that cannot be parsed      malformed            400
  *   invalid fields (meta.argument is the first)  invalid_argument     400
  *   any other status of base/status.h            by its HTTP status:

@@ -158,8 +158,9 @@ bool worker_make_room(struct http_worker *worker)
 	struct connection *longest = client_queues_longest(&worker->client_queues);
 
 	/* A connection whose client has sent a request is not closed, even if the loop has not read
-	 * that request yet. Nothing is closed then, and the caller tries again later: once the loop
-	 * has read the request, another connection is the one that has waited longest. */
+	 * that request yet. If such a connection has waited longest, nothing is closed, and the
+	 * caller tries again later: once the loop has read the request, the longest wait is that of
+	 * another connection. */
 	if (!longest ||
 		((longest->place.state == CLIENT_IDLE || longest->place.state == CLIENT_HOLDS) &&
 			connection_has_unread_input(longest)))

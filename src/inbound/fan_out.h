@@ -16,8 +16,8 @@
  * the request's arena, and the keys of their commands must be set.
  *
  * When all writes are answered, calls `render`, which must return the answer of the request,
- * allocated from `arena`. If the client is gone, does not call `render`. In both cases, then frees
- * the answers of the writes.
+ * allocated from `arena`. If the client is gone, does not call `render`. In both cases, frees the
+ * answers of the writes afterwards.
  */
 void fan_out(struct input *input, struct lane_set *lanes, struct write **writes, size_t count,
 	struct answer (*render)(struct arena *arena, struct write *const *writes, size_t count));

@@ -28,9 +28,9 @@ struct asked {
 	json_t *body;       /* NULL if the request has no body */
 };
 
-/* Sets the record's `fingerprint` to the fingerprint of the request that `asked` describes. The
- * record's `typed` stays empty, because no record of such a request has a fingerprint of version
- * 1. */
+/* Sets the record's `fingerprint` to the fingerprint of the request that `asked` describes. Leaves
+ * the record's `typed` empty, because no client has sent that request, so it has no raw parts.
+ * Therefore it never matches a stored fingerprint of version 1. */
 void fingerprint_asked(
 	const struct asked *asked, struct arena *arena, struct idempotency_record *record);
 

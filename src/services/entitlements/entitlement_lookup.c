@@ -1,7 +1,7 @@
 /*
- * All waiting lookups become at most three queries: one for all pages, one for all entitlements of
- * which a few sources are read, and one for all entitlements of which all sources are read. Each
- * page of the audit has its own query.
+ * All waiting lookups of entitlements become at most three queries: one for all pages, one for all
+ * single entitlements with a few of their sources, and one for all single entitlements with all
+ * their sources. Each lookup of the audit has its own query.
  */
 #include "services/entitlements/entitlement_lookup.h"
 

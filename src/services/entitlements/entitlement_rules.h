@@ -3,8 +3,9 @@
  *
  * An entitlement is ACTIVE as long as one of its sources is active. A source is a purchase, or a
  * reason if no purchase was named. A purchase grants once; a reason may grant again after it has
- * ended. A source is new if the entitlement does not have it yet. A row `ended` is for a purchase;
- * the row `reason` below it shows what a GRANT does if the ended source is a reason.
+ * ended. A source is new if the entitlement does not have it yet. In the table, a line `ended` is
+ * for a purchase; the line `reason` below it shows what a GRANT does if the ended source is a
+ * reason.
  *
  *   entitlement  source      GRANT                   REVOKE of a purchase   REVOKE of all
  *   absent       new         ACTIVE, version 1       NOT_FOUND              NOT_FOUND

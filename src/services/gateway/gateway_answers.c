@@ -189,7 +189,8 @@ static struct slice state_of(const struct outbound_message *message)
 	return slice_is(message->status, "PENDING") ? slice_of("QUEUED") : message->status;
 }
 
-/* Returns the number of attempts. The row counts only failed attempts. */
+/* Returns the number of attempts: the failed ones, which the row counts, plus one if the message
+ * was sent. */
 static int64_t attempts_of(const struct outbound_message *message)
 {
 	return message->attempt_count + (message->sent_us != 0);

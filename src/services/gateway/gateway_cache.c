@@ -204,8 +204,8 @@ static bool take(struct gateway_lane *lane, struct session *session, struct aren
  * and refuses commands once no slot is left. A take stays open in two cases: if some slots are
  * left, but too few for the take, and if the take exceeds the whole limit. The row then decides
  * about the take, because the row shows whether any window could admit it. While the store is down,
- * the cache has granted no slots, and commands are refused only if the cached copy has no slots
- * left.
+ * the lane takes no slots from the cache, so no command is marked, and commands are refused only if
+ * the cached copy has no slots left.
  */
 static void apply(struct gateway_lane *lane, const struct write_group *group,
 	const struct cached_limit *limit)
@@ -260,10 +260,10 @@ void gateway_cache_note_stale(struct gateway_lane *lane, struct slice user_id)
 	lane->stale[lane->stale_count++] = arena_copy(&lane->stale_arena, user_id);
 }
 
-/* Deletes the copies at once, because the lane may not use the cache again for a long time, and
- * meanwhile other processes could read the copies. A copy may also count slots of failed publishes,
- * which are free again in the row. Deleting the copy frees these slots in the cache too, which is
- * harmless, because the row enforces the limit. */
+/* Deletes the copies of these writes without waiting for the lane's next use of the cache, because
+ * that may be a long time away, and meanwhile other processes could read the copies. A copy may
+ * also count slots of failed publishes, which are free again in the row. Deleting the copy frees
+ * these slots in the cache too, which is harmless, because the row enforces the limit. */
 void gateway_cache_forget(struct gateway_lane *lane, const struct command_list *writes)
 {
 	for (struct command *command = writes->first; command; command = command->next) {

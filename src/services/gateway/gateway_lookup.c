@@ -93,10 +93,10 @@ static struct limit_view view_of_row(
 }
 
 /*
- * Returns the time at which a cached copy stops refusing sends. This is the end of the copy's
- * window. If the window has already ended or is unknown, it is the time at which the copy expires.
- * A copy is kept for up to a second longer than its window, and a copy that another program wrote
- * may have no window.
+ * Returns the time at which a cached copy stops refusing sends: the end of the copy's window or, if
+ * the window has already ended or is unknown, the time at which the copy expires. A copy is kept
+ * for up to a second longer than its window, and a copy that another program wrote may have no
+ * window.
  */
 static int64_t copy_reset_us(const struct cached_limit *cached, int64_t now_us)
 {

@@ -177,8 +177,8 @@ static size_t keep_unsent(struct outbound_message *messages, size_t count,
 
 /* Drops the messages that an earlier version of Quipu has stored or sent under their former ids. A
  * former id is a message's position on the bus. `former` has an entry for each message with a
- * former id, in the order of `messages`; `sent` has the same ids, sorted. Returns how many messages
- * remain. */
+ * former id, in the order of `messages`; `sent` has the positions of these messages, sorted.
+ * Returns how many messages remain. */
 static size_t drop_former(struct outbound_message *messages, size_t count,
 	const struct outbound_message *former, struct sent_message *sent, size_t sent_count)
 {

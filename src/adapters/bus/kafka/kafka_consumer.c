@@ -30,8 +30,8 @@
 #include "adapters/shared/growing.h"
 #include "base/log.h"
 
-/* Once a fetch has a message to return, it stops polling when the messages that it has polled,
- * including skipped ones, add up to this many bytes. */
+/* A fetch that has a message to return stops polling once it has polled this many bytes, including
+ * the bytes of skipped messages. */
 #define FETCH_BYTES_MAX (16 * 1024 * 1024)
 
 #define COMMIT_TIMEOUT_MS 5000

@@ -15,12 +15,12 @@
  *   state     event                                                      next
  *   any       the partition is assigned                                  UNREAD
  *   UNREAD    Kafka has returned the offset that the group committed     DOUBTED
- *   DOUBTED   the log still reaches beyond the position's message        FOUND
+ *   DOUBTED   the log still reaches the position's message               FOUND
  *             the log ends before the position's message                 LOST
  *   FOUND     the partition was set back to the position's message       AWAITED
  *             nothing was ever read: the partition was set to its start  SURE
  *   AWAITED   the position's message arrives, or a newer one             SURE
- *             another message has that offset, or an older one arrives   LOST
+ *             an older message or another with the same offset arrives   LOST
  *   SURE      a message arrives that is not newer than the position's    LOST
  *   LOST      the position was moved to a day before its message         FOUND
  *   AWAITED,  a message arrives that the consumer cannot hold            FOUND

@@ -11,10 +11,9 @@
  * under way end at the earliest of their deadlines.
  *
  * The client is replaced in three cases: after a fatal error, if librdkafka may still be purging
- * messages, and if the fate of a message is unknown. In the last case the broker and the client may
- * disagree about the next sequence number, because an idempotent producer numbers its messages. A
- * message purged before it was sent leaves only a gap in the numbers, from which the client
- * recovers by itself.
+ * messages, and if the fate of a message is unknown. An idempotent producer numbers its messages;
+ * in the last case the broker and the client may disagree about the next number. A message purged
+ * before it was sent leaves only a gap in the numbers, from which the client recovers by itself.
  */
 #include <stdlib.h>
 

@@ -1,9 +1,9 @@
 /*
  * Consumers of the local bus.
  *
- * A consumer holds the messages of its last fetch until it acknowledges or returns them. Each fetch
- * first returns the unacknowledged messages of the previous fetch to the group, because the caller
- * can no longer acknowledge them.
+ * A consumer holds the messages of its last fetch until it acknowledges or returns them. Before a
+ * fetch takes messages, the unacknowledged messages of the previous fetch go back to the group,
+ * because the caller can no longer acknowledge them.
  *
  * The leader (local_work.c) does a consumer's work: it joins, fetches, acknowledges, trims and
  * records skipped messages. Invariant: of the `in_hand_count` offsets in `in_hand`, the first

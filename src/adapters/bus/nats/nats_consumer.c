@@ -3,7 +3,8 @@
  *
  * A consumer holds every message that it has fetched but neither acknowledged nor returned. The
  * next fetch returns these messages again, before newer ones. A consumer drops a held message after
- * the ack-wait, because the server then delivers the message again (nats_hand.c).
+ * the ack-wait, because the server then delivers the message again. Only messages that the server
+ * has given up are kept longer (nats_hand.c).
  *
  * The server replies to each acknowledgement, and ack() waits for the replies. An acknowledgement
  * may be sent on another link than the one on which the message arrived, because the server

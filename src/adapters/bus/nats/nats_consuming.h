@@ -51,9 +51,9 @@ void nats_pipe_destroy(struct nats_pipe *pipe);
 QP_MUST_CHECK bool nats_pipe_open(struct nats_pipe *pipe, struct nats_link *link);
 
 /*
- * Closes the pipe. Blocks until all messages that the server has sent are in the pipe and cnats no
- * longer calls the handler. Messages may be missing if the link is broken or if they take longer
- * than a second to arrive. Does nothing if the pipe is closed.
+ * Closes the pipe. If the link is not broken, waits up to a second until all messages that the
+ * server has already sent are in the pipe. In any case, blocks until cnats no longer calls the
+ * handler. Does nothing if the pipe is closed.
  */
 void nats_pipe_close(struct nats_pipe *pipe);
 
@@ -192,8 +192,9 @@ struct nats_hand {
 	size_t late_count;
 };
 
-/* Drops acknowledged and returned messages. Also drops messages that the consumer has held for the
- * ack-wait or longer, because the server delivers them again. */
+/* Drops acknowledged and returned messages. Also drops messages that the server has not given up
+ * and that the consumer has held for the ack-wait or longer, because the server delivers them
+ * again. */
 void nats_hand_forget(struct nats_hand *hand, const struct nats_durable *durable);
 
 /* Moves messages from the pipe into the hand, until the hand has `max` messages or the pipe is

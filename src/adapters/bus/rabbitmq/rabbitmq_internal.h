@@ -110,7 +110,8 @@ struct rabbitmq_duty {
 
 	/*
 	 * Wakes threads that wait for the connection or the bus. Called after the link has lost its
-	 * connection or could not connect, and each time it has waited for the bus. May be NULL.
+	 * connection or could not connect, and after each pause in which the link waited for the
+	 * bus to come up. May be NULL.
 	 */
 	void (*notify)(struct rabbitmq_link *link);
 

@@ -180,7 +180,7 @@ static bool has_sentinels(const struct redis_cache *cache)
  *
  * With Sentinels, the master may be a former replica that lacks the last deletions, so the entries
  * of all users are added to `making_up`. Every process does this when it reaches the new master,
- * and thereby also deletes the entries that other processes have stored there in the meantime.
+ * and thereby also deletes the entries that faster processes have already stored there.
  */
 static void begin_return(struct redis_cache *cache)
 {

@@ -29,8 +29,7 @@ void redis_connection_close(struct redis_connection *connection)
 
 /*
  * Closes the connection and sets `why` to the error text of hiredis. If hiredis has no error text,
- * sets `why` to `fallback` instead. The same applies after a timeout, which hiredis would call
- * "Resource temporarily unavailable".
+ * or calls a timeout "Resource temporarily unavailable", sets `why` to `fallback` instead.
  */
 static void break_off(struct redis_connection *connection, const char *fallback)
 {

@@ -10,9 +10,9 @@
  * the floor, and each claim raises the floor if a later row is now the first open one.
  *
  * A row can appear below the floor in three cases: it was committed more than SLACK_US after its
- * created_at; another process reopened it; or this process reopened it while one of its claims
- * raised the floor again. The row then waits for the next claim that scans the whole index. Such a
- * claim runs every LOOK_LEAST_NS, or less often if it is slow.
+ * created_at; another process reopened it; or this process reopened it, but a claim raised the
+ * floor again before that change was committed. The row then waits for the next claim that scans
+ * the whole index. Such a claim runs every LOOK_LEAST_NS, or less often if it is slow.
  */
 #include "adapters/store/postgres/postgres_claims.h"
 
@@ -62,9 +62,9 @@ static void has_looked(struct pg_floor *floor, int64_t start_ns)
 	atomic_store(&floor->look_at_ns, now_ns + wait_ns);
 }
 
-/* Moves the floor to `oldest_us` - SLACK_US. The caller has found that no row between `from_us` and
- * `oldest_us` is open. Lowers the floor only after a scan of the whole index, that is, if `from_us`
- * is 0. Does nothing if the floor is no longer `was_us`, because another thread may have lowered
+/* Raises the floor to `oldest_us` - SLACK_US, or lowers it to that time if the whole index was
+ * scanned (`from_us` is 0). The caller has found that no row between `from_us` and `oldest_us` is
+ * open. Does nothing if the floor is no longer `was_us`, because another thread may have lowered
  * the floor for a new row. */
 static void raise(struct pg_floor *floor, int64_t was_us, int64_t from_us, int64_t oldest_us)
 {
@@ -131,7 +131,7 @@ static struct pg_param epochs_of(
 	return pg_param_array(&epochs);
 }
 
-/* Runs a statement that returns one row per changed claim: the claim's number in the batch (see
+/* Runs a statement that returns one row per changed claim: the claim's position in the batch (see
  * PG_CLAIM_IS_OURS). Sets was_ours in every claim: true if the claim's row was changed, otherwise
  * false. */
 static enum status run_on_claims(struct pg_session *session, const struct pg_statement *statement,

@@ -71,8 +71,8 @@ struct pg_claims {
 
 /*
  * Limits an UPDATE to claims that the owner $1 still has. The table w has a row for each claim,
- * with the claim's id, epoch, and number n in the batch. The UPDATE returns the number n of each
- * claim whose row it has changed.
+ * with the claim's id, its epoch, and n, its position in the batch, counted from 1. The UPDATE
+ * returns the n of each claim whose row it has changed.
  *
  * With `id = w.id`, the planner may read the whole index of the primary key instead of looking up
  * each id. The planner does so if the table was empty when it was last analyzed, however large the

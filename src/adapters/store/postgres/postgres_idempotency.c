@@ -41,7 +41,7 @@ static const struct pg_statement put_statement = {
 
 /* The statements `claim`, `finish`, `forget` and `release` take arrays of scopes, keys and owners;
  * `claim` takes further arrays. Each statement returns, for each key that it changes, the key's
- * number in these arrays, from 1. */
+ * position in these arrays, counted from 1. */
 #define OWNED_KEYS                                                         \
 	"FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY " \
 	"    AS w(scope, key, owner, n) "                                  \

@@ -200,24 +200,24 @@ QP_MUST_CHECK enum status pg_put_rows(
 
 /*
  * Sets a flag in each of `count` structs of `size` bytes. The flag becomes true if the result's
- * first column contains the struct's number in the batch (from 1); otherwise it becomes false.
- * `first` points to the flag in the first struct.
+ * first column contains the struct's position in the batch, counted from 1; otherwise it becomes
+ * false. `first` points to the flag in the first struct.
  */
 void pg_flag_places(const PGresult *result, bool *first, size_t size, size_t count);
 
 /* ---- rows by id ---- */
 
-/* SQL for a table w of the ids in the array $1: w.id is an id, and w.n is the id's number in the
- * array, from 1. Write "FROM " PG_PLACES " JOIN … ON … = w.id". */
+/* SQL for a table w of the ids in the array $1: w.id is an id, and w.n is the id's position in the
+ * array, counted from 1. Write "FROM " PG_PLACES " JOIN … ON … = w.id". */
 #define PG_PLACES "unnest($1::text[]) WITH ORDINALITY AS w(id, n)"
 
 #define PG_ID_COLUMNS_MAX 2
 
 /*
  * Describes how structs are looked up by their ids. Each statement takes one text array per id
- * column; the first column of its result is the number of the row's id in these arrays, from 1 (see
- * PG_PLACES). `lock` locks rows in the order of the arrays. `lock_free` locks rows in the same
- * order, but skips rows that other sessions have locked.
+ * column; the first column of its result is the position of the row's id in these arrays, counted
+ * from 1 (see PG_PLACES). `lock` locks rows in the order of the arrays. `lock_free` locks
+ * rows in the same order, but skips rows that other sessions have locked.
  */
 struct pg_lookup {
 	struct pg_statement find;
@@ -282,7 +282,7 @@ struct pg_param pg_param_uuid(struct slice text);
 /*
  * Returns true if the server closes the connection after this error: the server is starting,
  * shutting down or crashing, the session was idle for too long, an operator has terminated the
- * session, or the connection itself has failed. With severity ERROR, the same SQLSTATEs refer to
+ * session, or the connection itself has failed. If the severity is ERROR, these reasons concern
  * another node of a cluster, and the connection stays open.
  */
 bool pg_is_farewell(const char *state, const PGresult *result);

@@ -62,9 +62,9 @@ static const struct pg_statement find_statement = {
 	"ORDER BY place",
 };
 
-/* If note() and put() run for the same message at the same time, neither transaction sees the
- * other's row, and the row in queued_messages remains. This statement deletes such rows, and all
- * rows of queued_messages that are older than $1 microseconds. */
+/* If note() and put() run for the same message at the same time, note() may insert a row into
+ * queued_messages that put() does not see and therefore does not delete. This statement deletes
+ * such rows, and all rows of queued_messages that are older than $1 microseconds. */
 static const struct pg_statement sweep_statement = {
 	"quipu_outbound_sweep_queued",
 	"DELETE FROM queued_messages "

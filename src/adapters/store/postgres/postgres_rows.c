@@ -4,7 +4,7 @@
  *
  * A repository describes its struct once (struct pg_shape, struct pg_lookup), with the offsets of
  * its ids and flags, so that the loops over batches and results exist only here. Results identify
- * rows by their numbers in the arrays that were sent, not by id, so that no search is necessary.
+ * rows by their positions in the arrays that were sent, not by id, so that no search is necessary.
  */
 #include <assert.h>
 #include <ctype.h>

@@ -345,9 +345,9 @@ bool table_target_advance(struct table_target *target, int64_t last_id, char *wh
 }
 
 /*
- * Copied audit lines for whose months there is no partition are in the default partition. This
- * statement creates partitions for these months and moves the lines into them. Lines from before
- * 2000, or from more than a year in the future, stay in the default partition.
+ * A copied audit line is in the default partition if there is no partition for its month. This
+ * statement creates the missing partitions and moves the lines into them. Lines from before 2000,
+ * or from more than a year in the future, stay in the default partition.
  */
 static const char partitions_sql[] =
 	"DO $$ DECLARE month timestamp; BEGIN "

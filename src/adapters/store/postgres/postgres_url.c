@@ -27,7 +27,7 @@ static const char *check_escapes(const char *url)
 	return NULL;
 }
 
-/* Accepts a colon without a port at the end, because libpq then uses the default port. */
+/* Accepts a colon that no port follows, because libpq then uses the default port. */
 static const char *check_server(struct slice text)
 {
 	struct slice host;

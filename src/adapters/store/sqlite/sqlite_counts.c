@@ -12,7 +12,7 @@
  * Adds several steps to a count at once, if the count stays within its bounds after each step. ?1
  * is the sum of all steps. The running sum of the steps begins at 0; ?6 is its lowest value and ?7
  * its highest. If current_value is between ?4 and ?5, then current_value + ?6 and current_value +
- * ?7 fit into int64. CASE checks this first and computes the two values only if they fit, because
+ * ?7 fit into int64. CASE computes these two sums only if current_value is in that range, because
  * beyond int64 SQLite would calculate with floating-point numbers, which are not exact.
  */
 static const char add_sql[] =
