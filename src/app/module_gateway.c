@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "adapters/notifier/sms/sms_console.h"
+#include "adapters/notifier/sms/sms_notifier.h"
 #include "adapters/notifier/webhook/webhook_notifier.h"
 #include "app/app.h"
 #include "base/clock.h"

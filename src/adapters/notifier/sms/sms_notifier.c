@@ -8,7 +8,7 @@
  * caller's retry writes the whole line again. To avoid torn lines, each write ends at the end of a
  * line if possible. If wait() had to stop inside a line, the next output begins with a line break.
  */
-#include "adapters/notifier/sms/sms_console.h"
+#include "adapters/notifier/sms/sms_notifier.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "adapters/notifier/sms/sms_console.h"
+#include "adapters/notifier/sms/sms_notifier.h"
 #include "base/clock.h"
 
 #define NOTICES 200
