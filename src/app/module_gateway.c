@@ -71,7 +71,7 @@ static struct notifier *open_notifier(const struct app *app, char *why)
 	};
 
 	if (strcmp(settings->sms_channel, "console") == 0)
-		return sms_console_new();
+		return sms_notifier_new();
 	return webhook_notifier_new(
 		settings->sms_channel + strlen("webhook:"), &limits, why, OPTIONS_WHY_SIZE);
 }

@@ -29,7 +29,7 @@ static void open_output(struct output *output)
 	int ends[2];
 
 	fflush(stdout);
-	output->notifier = sms_console_new();
+	output->notifier = sms_notifier_new();
 	output->terminal = dup(STDOUT_FILENO);
 	assert_true(output->terminal >= 0);
 	assert_int_equal(pipe(ends), 0);

@@ -30,7 +30,7 @@
 #define SLOTS 256
 #define LONGEST_NS NS_PER_S
 
-struct sms_console {
+struct sms_notifier {
 	struct notifier base;
 	struct notice_result results[SLOTS]; /* results that wait() has not returned yet */
 	size_t ends[SLOTS];                  /* where the line of each result ends in `page` */
@@ -46,15 +46,15 @@ struct sms_console {
 
 static const struct notifier_ops notifier_ops;
 
-static struct sms_console *console_of(struct notifier *notifier)
+static struct sms_notifier *sms_of(struct notifier *notifier)
 {
 	assert(notifier->ops == &notifier_ops);
-	return (struct sms_console *)notifier;
+	return (struct sms_notifier *)notifier;
 }
 
-static size_t console_free_slots(struct notifier *base)
+static size_t sms_free_slots(struct notifier *base)
 {
-	return SLOTS - console_of(base)->count;
+	return SLOTS - sms_of(base)->count;
 }
 
 static struct slice member(const json_t *event, const char *name)
@@ -73,23 +73,23 @@ static void add_line(struct buffer *page, const json_t *event)
 	buffer_char(page, '\n');
 }
 
-static void console_send(struct notifier *base, const struct notice *notice)
+static void sms_send(struct notifier *base, const struct notice *notice)
 {
-	struct sms_console *console = console_of(base);
+	struct sms_notifier *sms = sms_of(base);
 	char why[JSON_WHY_SIZE];
 	json_t *event = json_parse_event(notice->body, why);
-	size_t at = console->count++;
-	struct notice_result *result = &console->results[at];
+	size_t at = sms->count++;
+	struct notice_result *result = &sms->results[at];
 
 	assert(at < SLOTS);
 	*result = (struct notice_result){.tag = notice->tag, .fate = NOTICE_SENT};
 	if (event) {
-		add_line(&console->page, event);
+		add_line(&sms->page, event);
 	} else {
 		result->fate = NOTICE_REFUSED;
 		snprintf(result->error, sizeof(result->error), "the body cannot be read");
 	}
-	console->ends[at] = console->page.len;
+	sms->ends[at] = sms->page.len;
 	json_decref(event);
 }
 
@@ -145,14 +145,14 @@ static size_t write_lines(struct slice text)
 
 /* Sets the fate FAILED for each notice whose line ends beyond the first `written` bytes of the
  * page. When this function is called, errno must say why the rest was not written. */
-static void fail_unwritten(struct sms_console *console, size_t written)
+static void fail_unwritten(struct sms_notifier *sms, size_t written)
 {
 	const char *why = errno == ETIMEDOUT ? "nobody reads it" : strerror(errno);
 
-	for (size_t i = 0; i < console->count; i++) {
-		struct notice_result *result = &console->results[i];
+	for (size_t i = 0; i < sms->count; i++) {
+		struct notice_result *result = &sms->results[i];
 
-		if (result->fate != NOTICE_SENT || console->ends[i] <= written)
+		if (result->fate != NOTICE_SENT || sms->ends[i] <= written)
 			continue;
 		result->fate = NOTICE_FAILED;
 		result->is_unreachable = true;
@@ -161,88 +161,88 @@ static void fail_unwritten(struct sms_console *console, size_t written)
 	}
 }
 
-static void flush(struct sms_console *console)
+static void flush(struct sms_notifier *sms)
 {
-	size_t written = write_lines(buffer_slice(&console->page));
+	size_t written = write_lines(buffer_slice(&sms->page));
 
-	if (written < console->page.len)
-		fail_unwritten(console, written);
+	if (written < sms->page.len)
+		fail_unwritten(sms, written);
 	if (written > 0)
-		console->is_torn = console->page.data[written - 1] != '\n';
-	arena_reset(&console->arena);
-	console->page = buffer_make(&console->arena, 4096);
-	if (console->is_torn)
-		buffer_char(&console->page, '\n');
+		sms->is_torn = sms->page.data[written - 1] != '\n';
+	arena_reset(&sms->arena);
+	sms->page = buffer_make(&sms->arena, 4096);
+	if (sms->is_torn)
+		buffer_char(&sms->page, '\n');
 }
 
 /* Waits until wake() is called or monotonic time reaches `until_ns`. Does not wait if wait() has
  * results to return. */
-static void wait_until_woken(struct sms_console *console, int64_t until_ns)
+static void wait_until_woken(struct sms_notifier *sms, int64_t until_ns)
 {
 	bool in_time = true;
 
-	pthread_mutex_lock(&console->lock);
-	while (console->count == 0 && !console->woken && in_time)
-		in_time = steady_wait_until(&console->changed, &console->lock, until_ns);
-	console->woken = false;
-	pthread_mutex_unlock(&console->lock);
+	pthread_mutex_lock(&sms->lock);
+	while (sms->count == 0 && !sms->woken && in_time)
+		in_time = steady_wait_until(&sms->changed, &sms->lock, until_ns);
+	sms->woken = false;
+	pthread_mutex_unlock(&sms->lock);
 }
 
-static size_t console_wait(
+static size_t sms_wait(
 	struct notifier *base, struct notice_result *results, size_t max, int64_t until_ns)
 {
-	struct sms_console *console = console_of(base);
+	struct sms_notifier *sms = sms_of(base);
 	size_t count;
 
 	assert(max >= SLOTS);
-	if (console->count > 0)
-		flush(console);
-	wait_until_woken(console, until_ns);
-	count = console->count;
-	memcpy(results, console->results, count * sizeof(*results));
-	console->count = 0;
+	if (sms->count > 0)
+		flush(sms);
+	wait_until_woken(sms, until_ns);
+	count = sms->count;
+	memcpy(results, sms->results, count * sizeof(*results));
+	sms->count = 0;
 	return count;
 }
 
-static void console_wake(struct notifier *base)
+static void sms_wake(struct notifier *base)
 {
-	struct sms_console *console = console_of(base);
+	struct sms_notifier *sms = sms_of(base);
 
-	pthread_mutex_lock(&console->lock);
-	console->woken = true;
-	pthread_cond_signal(&console->changed);
-	pthread_mutex_unlock(&console->lock);
+	pthread_mutex_lock(&sms->lock);
+	sms->woken = true;
+	pthread_cond_signal(&sms->changed);
+	pthread_mutex_unlock(&sms->lock);
 }
 
-static void console_free(struct notifier *base)
+static void sms_free(struct notifier *base)
 {
-	struct sms_console *console = console_of(base);
+	struct sms_notifier *sms = sms_of(base);
 
-	pthread_cond_destroy(&console->changed);
-	pthread_mutex_destroy(&console->lock);
-	arena_release(&console->arena);
-	free(console);
+	pthread_cond_destroy(&sms->changed);
+	pthread_mutex_destroy(&sms->lock);
+	arena_release(&sms->arena);
+	free(sms);
 }
 
 static const struct notifier_ops notifier_ops = {
-	.free_slots = console_free_slots,
-	.send = console_send,
-	.wait = console_wait,
-	.wake = console_wake,
-	.free = console_free,
+	.free_slots = sms_free_slots,
+	.send = sms_send,
+	.wait = sms_wait,
+	.wake = sms_wake,
+	.free = sms_free,
 };
 
-struct notifier *sms_console_new(void)
+struct notifier *sms_notifier_new(void)
 {
-	struct sms_console *console = qp_calloc(1, sizeof(*console));
+	struct sms_notifier *sms = qp_calloc(1, sizeof(*sms));
 
-	console->base.ops = &notifier_ops;
-	console->base.engine = "console";
-	console->base.slots = SLOTS;
-	console->base.longest_ns = LONGEST_NS;
-	arena_init(&console->arena, 64 * 1024);
-	console->page = buffer_make(&console->arena, 4096);
-	pthread_mutex_init(&console->lock, NULL);
-	steady_cond_init(&console->changed);
-	return &console->base;
+	sms->base.ops = &notifier_ops;
+	sms->base.engine = "console";
+	sms->base.slots = SLOTS;
+	sms->base.longest_ns = LONGEST_NS;
+	arena_init(&sms->arena, 64 * 1024);
+	sms->page = buffer_make(&sms->arena, 4096);
+	pthread_mutex_init(&sms->lock, NULL);
+	steady_cond_init(&sms->changed);
+	return &sms->base;
 }

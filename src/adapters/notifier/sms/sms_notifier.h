@@ -5,11 +5,11 @@
  * the notices whose lines were not written get the fate FAILED, and `is_unreachable` is set in
  * their results.
  */
-#ifndef QUIPU_ADAPTERS_NOTIFIER_SMS_SMS_CONSOLE_H
-#define QUIPU_ADAPTERS_NOTIFIER_SMS_SMS_CONSOLE_H
+#ifndef QUIPU_ADAPTERS_NOTIFIER_SMS_SMS_NOTIFIER_H
+#define QUIPU_ADAPTERS_NOTIFIER_SMS_SMS_NOTIFIER_H
 
 #include "ports/notifier.h"
 
-struct notifier *sms_console_new(void);
+struct notifier *sms_notifier_new(void);
 
 #endif
