@@ -9,7 +9,6 @@
  */
 #include "cli/dead_letter_command.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -53,18 +52,12 @@ struct verb {
 
 /* ---- output ------------------------------------------------------------------------------ */
 
-/* Prints JSON. JSON allows control characters that a terminal might obey; if `value` has any,
- * escapes all characters that are not ASCII. */
 static void print_json(const json_t *value)
 {
-	char *text = json_dumps(value, JSON_COMPACT);
-	bool odd;
+	char *text = report_json(value, JSON_INDENT(2));
 
-	assert(text);
-	odd = text_has_control(slice_of(text));
+	puts(text);
 	free(text);
-	json_dumpf(value, stdout, JSON_INDENT(2) | (odd ? JSON_ENSURE_ASCII : 0));
-	putchar('\n');
 }
 
 /* Returns true if the answer says that the server does not have the route, because it does not run

@@ -103,7 +103,7 @@ static bool repair(struct verify *verify, struct slice user_id, long long *repai
 /* Prints the difference as the server sent it, with the service as its first member. */
 static void print_json(struct verify *verify, const json_t *difference)
 {
-	char *members = json_dumps(difference, JSON_COMPACT);
+	char *members = report_json(difference, JSON_COMPACT);
 
 	printf("{\"service\":\"%s\",%s\n", verify->service, members + 1);
 	free(members);
@@ -145,7 +145,14 @@ static bool take_page(struct verify *verify, const json_t *page, char *why)
 
 	verify->checked += json_integer_value(json_object_get(page, "checked"));
 	for (size_t i = 0; i < json_array_size(differences); i++) {
-		if (!take_difference(verify, json_array_get(differences, i), why))
+		const json_t *difference = json_array_get(differences, i);
+
+		if (json_object_size(difference) == 0) {
+			snprintf(why, CLIENT_WHY_SIZE,
+				"the server's list of differences is not valid");
+			return false;
+		}
+		if (!take_difference(verify, difference, why))
 			return false;
 	}
 	return true;

@@ -25,7 +25,7 @@ void submit_write_near(
 	struct input *input, struct lane_set *lanes, struct write *write, struct slice near);
 
 /* Sets the Idempotency-Key of a write that is one part of the request. The key has the scope and
- * fingerprint of `asked`, the request that would ask for this part alone. */
+ * fingerprint that it would have if the client had sent only this part, as the request `asked`. */
 void submit_key_as(
 	struct request *request, struct write *write, struct slice key, const struct asked *asked);
 

@@ -1,5 +1,6 @@
 """quipu verify: after real traffic and during it nothing differs, and every kind of damage is named."""
 
+import contextlib
 import json
 import pathlib
 import re
@@ -7,6 +8,7 @@ import re
 import pytest
 
 from harness.quipu import run
+from harness.receivers import Handler, Receiver, running
 from harness.verify import (
     SERVICES, Traffic, damage, from_now, load, octets, query, verified, verify, walk,
 )
@@ -395,6 +397,41 @@ class Mixed:
 def test_without_a_server_it_fails(binary):
     told = run(binary, "verify", "counts", "--server", "http://127.0.0.1:1")
     assert told.returncode == 1 and told.stderr
+
+
+@pytest.fixture
+def server_of_another():
+    """Makes a server that answers every request with this page of differences."""
+    with contextlib.ExitStack() as stack:
+        def make(differences):
+            page = json.dumps({"checked": 1, "differences": differences}, ensure_ascii=False).encode()
+
+            class Page(Handler):
+                def do_GET(self):
+                    self.send_response(200)
+                    self.send_header("Content-Length", str(len(page)))
+                    self.end_headers()
+                    self.wfile.write(page)
+
+            return f"http://127.0.0.1:{stack.enter_context(running(Receiver(Page))).server_port}"
+
+        yield make
+
+
+def test_a_terminal_obeys_nothing_that_a_server_says(binary, server_of_another):
+    evil = {"id": "a\x9b31mb", "what": "odd", "detail": "c\x9b31md"}
+    told = run(binary, "verify", "counts", "--server", server_of_another([evil]))
+    assert told.stdout.splitlines()[0] == "c\\xc2\\x9b31md"
+    told = run(binary, "verify", "counts", "--json", "--server", server_of_another([evil]))
+    assert "\x9b" not in told.stdout
+    assert json.loads(told.stdout.splitlines()[0]) == {"service": "counts", **evil}
+
+
+@pytest.mark.parametrize("difference", [5, "text", None, [], {}])
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_a_page_that_no_server_of_ours_sends_is_told(binary, server_of_another, difference, flags):
+    told = run(binary, "verify", "counts", *flags, "--server", server_of_another([difference]))
+    assert (told.returncode, told.stderr) == (1, "quipu: the server's list of differences is not valid\n")
 
 
 @pytest.mark.parametrize("arguments", [
