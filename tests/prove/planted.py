@@ -112,7 +112,10 @@ def prove_clean(planted, minutes, seed):
         faults = {fault for p in planted if p.store == store for fault in p.faults.split(",")} - {"none"}
         only = dict.fromkeys(p.only for p in planted if p.store == store)
         clean = Planted(f"clean-{store}", "", ",".join(only), store, ",".join(sorted(faults)) or "none")
-        holds, found = prove(program, clean, minutes, seed)
+        try:
+            holds, found = prove(program, clean, minutes, seed)
+        except (Broken, subprocess.TimeoutExpired) as reason:
+            holds, found = False, [str(reason)]
         print(f"  without a mistake, {store}: {'holds' if holds else f'VIOLATED: {found}'}", flush=True)
         wrong += [] if holds else [store]
     return wrong
