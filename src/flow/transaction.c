@@ -66,7 +66,7 @@ static enum status commit(struct session *session)
 	return status;
 }
 
-enum status transaction_run(const struct committer_config *config, const struct write_batch *batch)
+static enum status run(const struct committer_config *config, const struct write_batch *batch)
 {
 	struct session *session = config->session;
 	struct keyed_writes keyed = keyed_writes_of(batch);
@@ -87,5 +87,15 @@ enum status transaction_run(const struct committer_config *config, const struct 
 		FAILPOINT("commit.combined");
 	if (status == STATUS_OK)
 		status = commit(session);
+	return status;
+}
+
+enum status transaction_run(const struct committer_config *config, const struct write_batch *batch)
+{
+	enum status status = run(config, batch);
+
+	/* If decide() failed in another session, this transaction is still open. */
+	if (status != STATUS_OK)
+		config->session->ops->rollback(config->session);
 	return status;
 }

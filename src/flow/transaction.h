@@ -18,8 +18,8 @@ enum transaction_mode transaction_plan(
 
 /*
  * Runs the transaction in the mode of the batch. Every write must be OPEN. If the function returns
- * OK, the transaction has committed and no write is OPEN any more. Any other status comes from the
- * store; the transaction has then been rolled back, except after OUTCOME_UNKNOWN.
+ * OK, the transaction has committed and no write is OPEN any more. After any other status, the
+ * transaction has been rolled back; only after OUTCOME_UNKNOWN it may have been committed.
  */
 QP_MUST_CHECK enum status transaction_run(
 	const struct committer_config *config, const struct write_batch *batch);

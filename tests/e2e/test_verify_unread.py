@@ -124,6 +124,27 @@ def test_a_message_that_arrives_during_a_repair_stays_counted(binary, serve, pos
     assert (again.returncode, again.stdout) == (0, "1 user, all counters are right\n")
 
 
+@pytest.mark.parametrize("counters_are_in", ["postgres", "sqlite"])
+def test_a_repair_that_cannot_read_the_messages_changes_nothing_and_the_next_one_works(
+        serve, own_postgres, postgres_store, sqlite_store, counters_are_in):
+    store = postgres_store if counters_are_in == "postgres" else sqlite_store
+    messages = own_postgres.create_database()
+    server = serve(store, *ROLES, "--dialogs-store", messages.url).wait_ready()
+    send(server, "bob")
+    wait_until(lambda: counted(server, "bob") == 1, "the message is counted")
+    own_postgres.stop()
+    assert repair(server, "bob").status == 503
+    assert repair(server, "bob").status == 503
+    own_postgres.start()
+    wait_until(lambda: repair(server, "bob").status == 200, "the repair works")
+    send(server, "bob")
+    wait_until(lambda: counted(server, "bob") == 2, "messages are still counted")
+
+
+def repair(server, user):
+    return server.ask("POST", f"/operator/verify/unread/{user}/repair", b"", JSON)
+
+
 def test_it_pages_through_any_number_of_users(binary, serve, sqlite_store):
     server = serve(sqlite_store, *ROLES)
     with server.connect() as connection:
