@@ -194,8 +194,6 @@ static size_t finish(struct committer *committer, struct write **writes, size_t 
 		}
 	}
 	deliver_answers(committer);
-	if (committer->config.committed)
-		committer->config.committed(committer->config.service);
 	effects_carry_out(committer->effects);
 	return again;
 }
@@ -237,6 +235,8 @@ static enum status try_once(struct committer *committer, struct write **writes, 
 		writes[i]->position = i;
 	}
 	status = transaction_run(&committer->config, &batch);
+	if (status == STATUS_OK && committer->config.committed)
+		committer->config.committed(committer->config.service);
 	histogram_observe(&committer->metrics.batch_size, (int64_t)changes_in(&batch));
 	histogram_observe(&committer->metrics.duration, now_ns(committer) - started_ns);
 	if (batch.ended)

@@ -106,8 +106,8 @@ struct committer_config {
 	 */
 	void (*failed)(void *service, const struct command_list *writes);
 
-	/* Optional. Called after the COMMIT of each batch, once the batch's answers are delivered.
-	 * Must not block. */
+	/* Optional. Called after each COMMIT, and before the answers of its writes are delivered.
+	 * Delays these answers if it blocks. */
 	void (*committed)(void *service);
 
 	/* First argument of the callbacks that take a `service`. All callbacks run on the

@@ -200,6 +200,8 @@ static enum status settle_once(struct effects *effects, struct write **writes, s
 		status = effects->config.settle(effects->config.service, session, &batch);
 	if (status == STATUS_OK)
 		status = session->ops->commit(session);
+	if (status == STATUS_OK && effects->config.committed)
+		effects->config.committed(effects->config.service);
 	return status;
 }
 

@@ -20,6 +20,7 @@ void gateway_fixture_open_batches(struct gateway_fixture *fixture, bool cached, 
 		.publishing = service.publishing,
 		.settle = service.settle,
 		.failed = service.failed,
+		.committed = service.committed,
 		.service = &fixture->lane,
 	};
 
@@ -42,6 +43,7 @@ void gateway_fixture_open_batches(struct gateway_fixture *fixture, bool cached, 
 
 		fixture->cache = memory_cache_new("cache", &fixture->clock.base);
 		assert_true(fixture->cache->ops->start(fixture->cache, why, sizeof(why)));
+		fixture->gateway.cache = fixture->cache;
 		fixture->lane.cache = fixture->cache->ops->open_session(fixture->cache);
 	}
 	fixture->queue = lane_new("test", 1000, 1 << 20);

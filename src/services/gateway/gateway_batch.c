@@ -78,11 +78,20 @@ void gateway_batch_prepare(
 
 void gateway_batch_fail(struct gateway_lane *lane, const struct command_list *writes)
 {
+	lane->shadowed = 0;
 	if (lane->cache)
 		gateway_cache_forget(lane, writes);
 }
 
 /* ---- after the transaction --------------------------------------------------------------- */
+
+void gateway_batch_committed(struct gateway_lane *lane)
+{
+	tally_add(&lane->gateway->shadow_refusals, lane->shadowed);
+	lane->shadowed = 0;
+	if (lane->cache)
+		gateway_cache_drop_stale(lane);
+}
 
 /* Deletes the cached copies of users whose configuration was changed or removed. */
 static void drop_cached(struct gateway_lane *lane, const struct slice *user_ids, size_t count)
@@ -169,15 +178,18 @@ struct limit_settlement *gateway_settlements(const struct write_batch *batch, si
 }
 
 enum status gateway_batch_settle(
-	const struct gateway_lane *lane, struct session *session, const struct write_batch *batch)
+	struct gateway_lane *lane, struct session *session, const struct write_batch *batch)
 {
 	const struct limit_repository *repository = lane->gateway->repository;
 	size_t count;
 	struct limit_settlement *settlements = gateway_settlements(batch, &count);
 	enum status status;
 
+	lane->shadowed = 0;
 	if (count == 0)
 		return STATUS_OK;
+	if (lane->cache)
+		gateway_cache_note_given_back(lane, batch);
 	status = repository->ops->settle(repository, session, settlements, count);
 	return status == STATUS_OK ? gateway_messages_note(lane, session, batch) : status;
 }

@@ -106,13 +106,13 @@ struct gateway_lane {
 	struct producer *producer;
 	struct cache_session *cache; /* NULL if no cache is configured */
 
-	/* how many commands the last transaction admitted only because of shadow mode */
+	/* how many commands the current transaction admits only because of shadow mode */
 	int64_t shadowed;
 
 	/*
 	 * Users whose cached copy does not match their row: the copy belongs to another window, or
-	 * its count is too high or too low. The copies are deleted before the lane uses the cache
-	 * again.
+	 * its count is too high or too low. The copies are deleted after the next COMMIT, after a
+	 * failed batch, and before the lane uses the cache again.
 	 */
 	struct arena stale_arena;
 	struct slice stale[GATEWAY_STALE_MAX];
@@ -126,7 +126,8 @@ enum status gateway_batch_decide(
 	struct gateway_lane *lane, struct session *session, const struct write_batch *batch);
 void gateway_batch_perform(struct gateway_lane *lane, const struct write_batch *batch);
 enum status gateway_batch_settle(
-	const struct gateway_lane *lane, struct session *session, const struct write_batch *batch);
+	struct gateway_lane *lane, struct session *session, const struct write_batch *batch);
+void gateway_batch_committed(struct gateway_lane *lane);
 void gateway_batch_fail(struct gateway_lane *lane, const struct command_list *writes);
 
 extern const struct publish_ops gateway_publish_ops;

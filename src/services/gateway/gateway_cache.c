@@ -25,6 +25,57 @@ static int64_t wanted_by(const struct write_group *group)
 	return wanted;
 }
 
+/* ---- stale copies ------------------------------------------------------------------------ */
+
+/* Deletes the stale copies. Returns false if the cache is unavailable; the adapter then deletes the
+ * copies before the cache is used again. */
+static bool drop_stale(struct gateway_lane *lane)
+{
+	enum status status = STATUS_OK;
+
+	if (lane->stale_count > 0)
+		status = lane->cache->ops->limit_drop(lane->cache, lane->stale, lane->stale_count);
+	lane->stale_count = 0;
+	arena_reset(&lane->stale_arena);
+	return status == STATUS_OK;
+}
+
+void gateway_cache_note_stale(struct gateway_lane *lane, struct slice user_id)
+{
+	bool ignored;
+
+	if (lane->stale_count == GATEWAY_STALE_MAX) {
+		/* on failure, the adapter deletes the copies before the next use */
+		ignored = drop_stale(lane);
+		(void)ignored;
+	}
+	lane->stale[lane->stale_count++] = arena_copy(&lane->stale_arena, user_id);
+}
+
+void gateway_cache_note_given_back(struct gateway_lane *lane, const struct write_batch *ended)
+{
+	for (size_t i = 0; i < ended->count; i++) {
+		const struct gateway_command *command = gateway_command_of(ended->writes[i]);
+
+		if (command->write.effect == EFFECT_FAILED && !command->cached)
+			gateway_cache_note_stale(lane, command->user.text);
+	}
+}
+
+void gateway_cache_drop_stale(struct gateway_lane *lane)
+{
+	drop_stale(lane); /* on failure, the adapter deletes the copies before the next use */
+}
+
+/* Called if a call of the cache has failed: although no reply arrived, the cache may have counted
+ * the wanted slots, or stored a copy that has not been checked. */
+static void note_doubtful(
+	struct gateway_lane *lane, const struct cached_limit *limits, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		gateway_cache_note_stale(lane, limits[i].user_id);
+}
+
 /* ---- filling ----------------------------------------------------------------------------- */
 
 /* Brings the row up to date; see limit_follow_default() and limit_update(). Returns true if the row
@@ -154,6 +205,8 @@ static void fill(struct gateway_lane *lane, struct session *session, struct aren
 	FAILPOINT("gateway.filling");
 	if (lane->cache->ops->limit_fill(lane->cache, filled, filled_count) == STATUS_OK)
 		recheck(lane, session, arena, filled, filled_count);
+	else
+		note_doubtful(lane, filled, filled_count);
 }
 
 /* ---- taking slots ------------------------------------------------------------------------ */
@@ -179,24 +232,25 @@ static void merge_hits(struct cached_limit *limits, size_t count, const struct c
 }
 
 /* Takes slots for all users. On a miss, fills the cache from the store and tries once more. Returns
- * false if the cache is unavailable. */
+ * false if the cache is unavailable; if it was available before, notes all copies as stale. */
 static bool take(struct gateway_lane *lane, struct session *session, struct arena *arena,
 	struct cached_limit *limits, size_t count)
 {
 	const struct cache_session_ops *cache = lane->cache->ops;
 	struct cached_limit *misses = arena_array(arena, struct cached_limit, count);
-	size_t missed;
+	bool was_up = lane->gateway->cache->ops->is_up(lane->gateway->cache);
+	bool done = cache->limit_take(lane->cache, limits, count) == STATUS_OK;
+	size_t missed = done ? keep_misses(limits, count, misses) : 0;
 
-	if (cache->limit_take(lane->cache, limits, count) != STATUS_OK)
-		return false;
-	missed = keep_misses(limits, count, misses);
-	if (missed == 0)
-		return true;
-	fill(lane, session, arena, misses, missed);
-	if (cache->limit_take(lane->cache, misses, missed) != STATUS_OK)
-		return false;
-	merge_hits(limits, count, misses);
-	return true;
+	if (missed > 0) {
+		fill(lane, session, arena, misses, missed);
+		done = cache->limit_take(lane->cache, misses, missed) == STATUS_OK;
+	}
+	if (done)
+		merge_hits(limits, count, misses);
+	else if (was_up)
+		note_doubtful(lane, limits, count);
+	return done;
 }
 
 /*
@@ -235,29 +289,11 @@ static void apply(struct gateway_lane *lane, const struct write_group *group,
 		gateway_cache_note_stale(lane, group->key);
 }
 
-/* Deletes the stale copies. Returns false if the cache is unavailable; the adapter then deletes the
- * copies before the cache is used again. */
-static bool drop_stale(struct gateway_lane *lane)
+/* Returns true if the user's copy may differ from the row after the command has failed. */
+static bool may_differ(const struct gateway_command *command)
 {
-	enum status status = STATUS_OK;
-
-	if (lane->stale_count > 0)
-		status = lane->cache->ops->limit_drop(lane->cache, lane->stale, lane->stale_count);
-	lane->stale_count = 0;
-	arena_reset(&lane->stale_arena);
-	return status == STATUS_OK;
-}
-
-void gateway_cache_note_stale(struct gateway_lane *lane, struct slice user_id)
-{
-	bool ignored;
-
-	if (lane->stale_count == GATEWAY_STALE_MAX) {
-		/* on failure, the adapter deletes the copies before the next use */
-		ignored = drop_stale(lane);
-		(void)ignored;
-	}
-	lane->stale[lane->stale_count++] = arena_copy(&lane->stale_arena, user_id);
+	return command->cached || command->verb == GATEWAY_CONFIGURE ||
+	       command->verb == GATEWAY_REMOVE;
 }
 
 /* Deletes the copies of these writes without waiting for the lane's next use of the cache, because
@@ -268,10 +304,10 @@ void gateway_cache_forget(struct gateway_lane *lane, const struct command_list *
 {
 	for (struct command *command = writes->first; command; command = command->next) {
 		if (command->type == &gateway_command_type &&
-			gateway_command_of(write_of(command))->cached)
+			may_differ(gateway_command_of(write_of(command))))
 			gateway_cache_note_stale(lane, command->key);
 	}
-	drop_stale(lane); /* on failure, the adapter deletes the copies before the next use */
+	gateway_cache_drop_stale(lane);
 }
 
 void gateway_cache_refuse(
@@ -295,10 +331,12 @@ void gateway_cache_refuse(
 		 * every copy that had granted slots would have to be deleted. */
 		limits[asked++].wanted = is_up ? wanted : 0;
 	}
-	if (asked == 0 || !take(lane, session, batch->arena, limits, asked))
+	if (asked == 0)
 		return;
-	for (size_t i = 0; i < asked; i++)
-		apply(lane, &groups[i], &limits[i]);
+	if (take(lane, session, batch->arena, limits, asked)) {
+		for (size_t i = 0; i < asked; i++)
+			apply(lane, &groups[i], &limits[i]);
+	}
 	/* Do not wait for the next batch: until then, other lanes could read the stale copies. */
-	drop_stale(lane);
+	gateway_cache_drop_stale(lane);
 }

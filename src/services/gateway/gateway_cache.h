@@ -22,14 +22,26 @@ void gateway_cache_refuse(
 	struct gateway_lane *lane, struct session *session, const struct write_batch *batch);
 
 /*
- * Deletes the cached copies that granted slots to these writes, because it is not certain that the
- * row has admitted the writes. The next copy is filled from the row, so it counts what the row
- * counts. Skips writes of other types. Requires lane->cache. Called on the committer's thread;
- * blocks.
+ * Called if these writes have failed. Deletes the cached copies that granted slots to them, because
+ * it is not certain that the row has admitted them, and the copies of users whose configuration may
+ * have changed, because the COMMIT may have succeeded. The next copy is filled from the row, so it
+ * counts what the row counts. Skips writes of other types. Requires lane->cache. Called on the
+ * committer's thread; blocks.
  */
 void gateway_cache_forget(struct gateway_lane *lane, const struct command_list *writes);
 
-/* Notes that a user's cached copy must be deleted before the lane uses the cache again. */
+/* The functions below require lane->cache and are called on the committer's thread. They block, the
+ * first two only after GATEWAY_STALE_MAX notes. */
+
+/* Notes that a user's cached copy must be deleted. */
 void gateway_cache_note_stale(struct gateway_lane *lane, struct slice user_id);
+
+/* Notes the copies that count a slot which a transaction is about to give back: while the message
+ * of a send was under way, a copy may have been filled from the row. Skips sends that got their
+ * slot from the cache, because such a slot stays spent in the copy (docs/GATEWAY.md). */
+void gateway_cache_note_given_back(struct gateway_lane *lane, const struct write_batch *ended);
+
+/* Deletes the noted copies. */
+void gateway_cache_drop_stale(struct gateway_lane *lane);
 
 #endif

@@ -358,6 +358,8 @@ enum status gateway_batch_decide(
 			decide_group(&deciding, work->group);
 		note_change(&changes, &plan.rows[i], &deciding);
 	}
+	if (lane->cache && batch->ended)
+		gateway_cache_note_given_back(lane, batch->ended);
 	status = write_changes(repository, session, &changes);
 	if (status == STATUS_OK && batch->ended)
 		status = gateway_messages_note(lane, session, batch->ended);

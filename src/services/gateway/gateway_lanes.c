@@ -61,13 +61,9 @@ static void failed(void *lane, const struct command_list *writes)
 	gateway_batch_fail(lane, writes);
 }
 
-/* After the transaction has committed, counts the commands that only shadow mode admitted. */
-static void committed(void *context)
+static void committed(void *lane)
 {
-	struct gateway_lane *lane = context;
-
-	tally_add(&lane->gateway->shadow_refusals, lane->shadowed);
-	lane->shadowed = 0;
+	gateway_batch_committed(lane);
 }
 
 void gateway_collect(void *context, struct buffer *page)
