@@ -101,6 +101,16 @@ static enum status try_once(struct reader *reader, struct read **reads, size_t c
 	return status;
 }
 
+/* Returns the status of the answer. A table is locked as a whole (LOCK_BUSY) while an operator
+ * changes it. */
+static enum status status_for_client(enum status status)
+{
+	if (status == STATUS_POISON)
+		return STATUS_INTERNAL;
+	return status == STATUS_RERUN || status == STATUS_LOCK_BUSY ? STATUS_STORE_UNAVAILABLE
+								    : status;
+}
+
 /* Looks up a batch. If the store refuses one of the reads, halves the batch until that read fails
  * alone. */
 static void look_up(struct reader *reader, struct read **reads, size_t count)
@@ -115,9 +125,7 @@ static void look_up(struct reader *reader, struct read **reads, size_t count)
 		return;
 	}
 	for (size_t i = 0; i < count && status != STATUS_OK; i++)
-		fail(&reads[i]->command, status == STATUS_POISON  ? STATUS_INTERNAL
-					 : status == STATUS_RERUN ? STATUS_STORE_UNAVAILABLE
-								  : status);
+		fail(&reads[i]->command, status_for_client(status));
 }
 
 /* ---- rounds ------------------------------------------------------------------------------- */

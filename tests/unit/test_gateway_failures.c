@@ -182,6 +182,34 @@ static void test_a_slot_that_may_not_be_given_back_is_not_called_unchanged(void 
 	gateway_fixture_close(&fixture);
 }
 
+/* Its user has been removed in the meantime, so the retry cannot find out what became of it. */
+static void test_a_message_that_may_be_sent_is_not_called_refused(void **unused)
+{
+	struct gateway_fixture fixture;
+	struct fixture_send *again;
+
+	(void)unused;
+	gateway_fixture_open(&fixture, false);
+	gateway_fixture_configure(&fixture);
+	fake_bus.fate = BUS_UNKNOWN;
+	check_unsent(&fixture, "key", STATUS_OUTCOME_UNKNOWN, true);
+	again = gateway_fixture_submit(&fixture, GATEWAY_REMOVE, "u", NULL);
+	gateway_fixture_step(&fixture);
+	assert_int_equal(gateway_fixture_take_status(again), 204);
+	fixture.store->now_us += IDEMPOTENCY_LEASE_US + 1;
+	again = gateway_fixture_submit(&fixture, GATEWAY_SEND, "u", "key");
+	gateway_fixture_step(&fixture);
+	assert_int_equal(
+		again->command.write.command.answer.problem->status, STATUS_OUTCOME_UNKNOWN);
+	assert_int_equal(gateway_fixture_take_status(again), 503);
+	gateway_fixture_configure(&fixture); /* now the retry can be admitted */
+	fake_bus.fate = BUS_CONFIRMED;
+	again = gateway_fixture_submit(&fixture, GATEWAY_SEND, "u", "key");
+	gateway_fixture_step(&fixture);
+	assert_int_equal(gateway_fixture_take_status(again), 200);
+	gateway_fixture_close(&fixture);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -192,6 +220,7 @@ int main(void)
 		cmocka_unit_test(
 			test_a_slot_that_waited_for_a_row_in_vain_is_not_spent_in_the_cache),
 		cmocka_unit_test(test_a_slot_that_may_not_be_given_back_is_not_called_unchanged),
+		cmocka_unit_test(test_a_message_that_may_be_sent_is_not_called_refused),
 	};
 
 	log_configure((enum log_level)(LOG_ERROR + 1), LOG_TEXT); /* the store is meant to fail */

@@ -151,6 +151,14 @@ static void a_store_that_is_away_is_not_asked_again_and_again(void **state)
 	assert_int_equal(fixture->batches, 1);
 }
 
+static void a_table_that_is_locked_is_a_503(void **state)
+{
+	struct fixture *fixture = *state;
+
+	fixture->status = STATUS_LOCK_BUSY;
+	run(fixture, 503, 0);
+}
+
 /* ---- large answers ------------------------------------------------------------------------ */
 
 #define MIB ((size_t)1 << 20)
@@ -306,6 +314,7 @@ int main(void)
 		READER_TEST(what_waits_is_looked_up_at_once),
 		READER_TEST(a_read_that_the_store_refuses_fails_alone),
 		READER_TEST(a_store_that_is_away_is_not_asked_again_and_again),
+		READER_TEST(a_table_that_is_locked_is_a_503),
 		READER_TEST(a_round_has_a_budget_of_bytes),
 		READER_TEST(a_read_larger_than_a_round_is_answered_too),
 		READER_TEST(who_asks_for_many_large_answers_delays_others_by_one),

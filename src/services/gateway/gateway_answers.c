@@ -66,6 +66,16 @@ struct answer gateway_answer_unknown(const struct gateway_command *command)
 		"request with the same Idempotency-Key to find out");
 }
 
+struct answer gateway_answer_unknown_without_row(const struct gateway_command *command)
+{
+	return answer_problem(command->write.command.arena, STATUS_OUTCOME_UNKNOWN,
+		"an earlier attempt may have sent the message, and the user \"%.*s\" no longer has "
+		"a "
+		"configuration; to find out, create one with POST /api/config and send the same "
+		"request with the same Idempotency-Key",
+		(int)command->user.text.len, command->user.text.data);
+}
+
 struct answer gateway_answer_no_config(struct arena *arena, struct slice user_id)
 {
 	return answer_problem(arena, STATUS_CONFIG_NOT_FOUND,

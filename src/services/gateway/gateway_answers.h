@@ -60,6 +60,10 @@ struct answer gateway_answer_not_sent(const struct gateway_command *command);
 /* Returns a 503 for a message that the bus may have. The slot of the message stays used up. */
 struct answer gateway_answer_unknown(const struct gateway_command *command);
 
+/* Returns a 503 for a resumed send whose user no longer has a row: an earlier attempt may have sent
+ * the message. */
+struct answer gateway_answer_unknown_without_row(const struct gateway_command *command);
+
 /* Writes the id in the form in which the client sent it, as a number or as a string. */
 void gateway_write_user_id(struct buffer *body, const struct user_id *user);
 

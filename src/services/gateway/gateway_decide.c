@@ -157,6 +157,16 @@ static bool is_admitted(
 	return verdict != LIMIT_REFUSED;
 }
 
+/* Answers a send of a user without a row. If the send is resumed, an earlier attempt may have
+ * published the message before the row was removed. */
+static void answer_no_row(struct gateway_command *command)
+{
+	if (command->write.resumed)
+		write_answer(&command->write, gateway_answer_unknown_without_row(command));
+	else
+		answer_no_config(command);
+}
+
 static void decide_send(struct deciding *deciding, struct gateway_command *command)
 {
 	struct limit_row *row = &deciding->row;
@@ -164,7 +174,7 @@ static void decide_send(struct deciding *deciding, struct gateway_command *comma
 
 	if (!has_row(deciding)) {
 		note_stale(deciding->lane, command);
-		answer_no_config(command);
+		answer_no_row(command);
 		return;
 	}
 	if (still_has_its_slot(deciding, command)) {

@@ -19,6 +19,13 @@ bool pg_is_farewell(const char *state, const PGresult *result)
 	return state_is(state, farewells) && (!severity || strcmp(severity, "ERROR") != 0);
 }
 
+bool pg_is_lost_link(const char *state)
+{
+	static const char *const lost[] = {"08", NULL};
+
+	return state_is(state, lost);
+}
+
 enum status pg_status_of_state(const char *state)
 {
 	/* The batch may succeed if it runs again: a deadlock, a serialization failure, or a

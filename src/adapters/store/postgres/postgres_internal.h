@@ -68,7 +68,7 @@ struct pg_session {
 	bool needs_two_phases, has_two_phases;
 	/* send the next statement without BEGIN, so that the server commits it at the sync */
 	bool is_single;
-	bool is_refused; /* an error from the server sets this; run_single() clears it */
+	bool is_refused; /* PostgreSQL's own error sets this; run_single() clears it */
 	enum transaction_mode mode;
 };
 
@@ -286,6 +286,10 @@ struct pg_param pg_param_uuid(struct slice text);
  * another node of a cluster, and the connection stays open.
  */
 bool pg_is_farewell(const char *state, const PGresult *result);
+
+/* Returns true if the SQLSTATE says that a link was lost. If a pooler reports that, PostgreSQL may
+ * have executed the statement, and committed it if it was sent without BEGIN. */
+bool pg_is_lost_link(const char *state);
 
 /* Returns the status of a batch that failed with this SQLSTATE on a connection that still works. */
 enum status pg_status_of_state(const char *state);

@@ -198,7 +198,7 @@ static enum status status_of_error(struct pg_session *session, const PGresult *r
 	 * statement. */
 	if (!state || pg_is_farewell(state, result))
 		session->is_dead = true;
-	if (state)
+	if (state && !pg_is_lost_link(state))
 		session->is_refused = true;
 	if (is_broken(session))
 		return STATUS_RERUN; /* a caller that commits may return OUTCOME_UNKNOWN instead */
@@ -508,7 +508,8 @@ static bool is_surely_open(const struct pg_session *session)
 /*
  * Runs a statement without BEGIN. The server then commits at the sync, so the result of the round
  * is the result of the transaction. If the server reports an error for the statement, the server
- * has committed nothing, even if the error says that an administrator has ended the session.
+ * has committed nothing, even if the error says that an administrator has ended the session. But a
+ * pooler that reports a lost link to the server does not know whether the server has committed.
  */
 static enum status run_single(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_param *params, size_t param_count)
