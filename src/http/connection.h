@@ -40,7 +40,8 @@ struct connection {
 
 	struct slice input;   /* bytes not parsed yet; in the worker's buffer, or in `kept` */
 	char *kept;           /* a copy of input that is not parsed yet; owned by the connection */
-	size_t write_backlog; /* bytes that libuv has accepted but not yet written */
+	size_t write_backlog; /* bytes of the writes that libuv has accepted but not yet finished */
+	size_t unreceived;    /* at the last check: bytes of the backlog and in the kernel */
 	size_t pump_bytes;    /* bytes written since the last pump began */
 	size_t pump_work;     /* work done since the last pump began; see PUMP_WORK_MAX */
 	size_t preface_seen;  /* how many bytes of the HTTP/2 preface have arrived */
@@ -48,7 +49,7 @@ struct connection {
 	size_t discarded_bytes;
 	int64_t accepted_ns;
 	/* the last time at which the connection was opened or began to linger, an answer or an
-	 * event was written while the backlog was empty, or libuv wrote bytes of the backlog */
+	 * event was written while the backlog was empty, or the client received bytes of it */
 	int64_t active_ns;
 	struct client_place place;
 	bool is_undecided; /* it is not yet known which protocol the client speaks */

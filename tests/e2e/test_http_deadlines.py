@@ -5,7 +5,7 @@ import time
 import pytest
 
 from harness.counts import action, increase_request
-from harness.http import Connection, ConnectionLost, ask_all, render
+from harness.http import Connection, ConnectionLost, ask_all, dial, render
 from harness.problems import assert_problem
 from harness.waiting import HANG_S, wait_until
 
@@ -63,6 +63,21 @@ def test_an_idle_connection_is_closed_without_a_word(serve, sqlite_store):
         assert connection.ask("GET", "/healthz").status == 200
         connection.assert_closed(timeout=HANG_S)
         assert time.monotonic() - start >= 3
+
+
+def test_a_long_answer_that_is_read_slowly_arrives_complete(serve, sqlite_store):
+    """However long it takes: the answer's length is about three times what this client reads within the idle timeout."""
+    server = serve(sqlite_store, "--idle-timeout", "2s")
+    with server.connect() as connection:
+        length = len(connection.ask("GET", "/openapi.json").body)
+    left = 3 * length
+    with dial(server.port, receive_buffer=4096) as connection:
+        connection.sendall(render("GET", "/openapi.json") * 3)
+        while left > 0:
+            piece = connection.recv(length // 30)
+            assert piece, f"{left} bytes never came"
+            left -= len(piece)
+            time.sleep(0.1)  # the slowness of this client
 
 
 def test_a_connection_that_never_says_anything_is_closed(serve, sqlite_store):
