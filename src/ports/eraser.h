@@ -39,8 +39,8 @@ struct eraser_ops {
 	/*
 	 * Changes up to `limit` rows of the first place that still has rows of the person, and
 	 * records the step in operator_actions, under the pseudonym. If no place has rows left, the
-	 * person is erased, and the call changes and records nothing. Must be called in a
-	 * transaction.
+	 * person is erased, and the call changes and records nothing. Returns RERUN if other
+	 * sessions have changed all rows that the step had chosen. Must be called in a transaction.
 	 */
 	QP_MUST_CHECK enum status (*erase)(
 		const struct eraser *eraser, struct session *session, struct erasure *erasure);

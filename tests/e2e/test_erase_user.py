@@ -1,5 +1,6 @@
 """quipu erase-user: a person goes from every service, and nobody else's numbers change."""
 
+import concurrent.futures
 import contextlib
 
 import pytest
@@ -193,6 +194,36 @@ def test_what_a_person_did_is_recorded_without_the_id(binary, serve, store, unre
     assert "operator_actions" in tables_with(store, entry)
     details = {action["detail"] for action in client.ask("GET", "/operator/actions").json()["actions"]}
     assert details >= {"gateway: 1 message", "entitlements: 1 audit line", "dialogs: 4 messages sent", "counters: 1 counter"}
+
+
+@contextlib.contextmanager
+def changed(database, table, column, person):
+    """Another session has changed the person's rows, and commits when somebody waits for it."""
+    def waiter(pid):
+        return database.query("SELECT 1 FROM pg_locks WHERE NOT granted AND %s = ANY (pg_blocking_pids(pid))", (pid,))
+
+    with contextlib.closing(database.connect()) as session, session.cursor() as cursor:
+        session.autocommit = False
+        cursor.execute(f"UPDATE {table} SET {column} = {column} WHERE {column} = %s", (person,))
+        assert cursor.rowcount > 0
+        yield
+        wait_until(lambda: waiter(session.info.backend_pid), "the erasure waits for the rows")
+        session.commit()
+
+
+@pytest.mark.parametrize("table, column", [("messages", "sender_id"), ("counters", "user_id"), ("notifications", "user_id")])
+def test_rows_that_others_change_meanwhile_are_erased_too(binary, serve, postgres_store, unread_client, table, column):
+    """The statements of the erasure have chosen the rows as they were before the change."""
+    server = serve(postgres_store, *ALL)
+    client = unread_client(server)
+    person, other = new_user(), new_user()
+    live(client, server, person, [other])
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        with changed(postgres_store.database, table, column, person):
+            erasure = pool.submit(erase, binary, server, person)
+        told(erasure.result())
+    assert tables_with(postgres_store, person) <= STAYS
+    assert tables_with(postgres_store, SECRET) == set()
 
 
 def test_a_step_is_bounded_and_an_erasure_goes_on_after_a_crash(binary, serve, store, unread_client):
