@@ -245,6 +245,17 @@ static struct slice payload_of(struct engine *engine, const char *user)
 	return buffer_slice(&payload);
 }
 
+/* The key of the event of a user's only grant. */
+static struct slice key_of(struct engine *engine, const char *user)
+{
+	struct slice id = engine_name(engine, user);
+	struct buffer key = buffer_make(&engine->arena, 64);
+
+	buffer_add(&key, id);
+	buffer_text(&key, ":item");
+	return buffer_slice(&key);
+}
+
 static void grant(struct engine *engine, const char *user)
 {
 	const struct outbox_repository *outbox = engine->outbox;
@@ -271,7 +282,7 @@ static void grant(struct engine *engine, const char *user)
 	const struct entitlement_changes changes = {&row, 1, &source, 1, &line, 1};
 	const struct outbox_event event = {.id = line.event_id,
 		.type = slice_of("EntitlementGranted"),
-		.key = row.user_id,
+		.key = key_of(engine, user),
 		.payload = payload_of(engine, user),
 		.occurred_us = row.updated_us};
 
@@ -293,6 +304,37 @@ static void entitlements_go_with_their_sources_history_and_events(void **state)
 	assert_int_equal(count(engine, eraser, "eve"), 4);
 	assert_int_equal(erase(engine, eraser, "eve", 1), 4);
 	assert_int_equal(count(engine, eraser, "eve:item"), 4);
+}
+
+/* Leaves the user an event that was not published, and no line of the audit. */
+static void grant_long_ago(struct engine *engine, const char *user, const char *status)
+{
+	struct slice id = engine_name(engine, user), event_id = event_id_of(engine, user);
+
+	grant(engine, user);
+	engine_execute(engine, "UPDATE outbox_events SET status = '%s' WHERE event_id = '%.*s'",
+		status, (int)event_id.len, event_id.data);
+	engine_execute(engine, "DELETE FROM entitlement_audit WHERE user_id = '%.*s'", (int)id.len,
+		id.data);
+}
+
+static void events_go_also_if_the_audit_has_no_line_of_them(void **state)
+{
+	static const char *const statuses[] = {"PENDING", "FAILED", "DISCARDED"};
+	struct engine *engine = *state;
+	const struct eraser *eraser = engine->entitlements->eraser;
+
+	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++) {
+		char person[16], other[32];
+
+		snprintf(person, sizeof(person), "eve%zu", i);
+		snprintf(other, sizeof(other), "%s:item", person);
+		grant_long_ago(engine, person, statuses[i]);
+		grant_long_ago(engine, other, statuses[i]);
+		assert_int_equal(count(engine, eraser, person), 3);
+		assert_int_equal(erase(engine, eraser, person, 1), 3);
+		assert_int_equal(count(engine, eraser, other), 3);
+	}
 }
 
 static void notify(struct engine *engine, const char *user)
@@ -442,6 +484,7 @@ int main(void)
 		ENGINE_TEST(events_that_wait_name_the_person_no_more),
 		ENGINE_TEST(a_counter_goes_and_its_messages_stay_known_as_read),
 		ENGINE_TEST(entitlements_go_with_their_sources_history_and_events),
+		ENGINE_TEST(events_go_also_if_the_audit_has_no_line_of_them),
 		ENGINE_TEST(notifications_and_dead_letters_go_and_a_repeated_event_stays_known),
 		ENGINE_TEST(a_limit_goes_and_others_keep_theirs),
 		ENGINE_TEST(

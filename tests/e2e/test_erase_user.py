@@ -6,6 +6,7 @@ import contextlib
 import pytest
 
 from harness.counts import new_key
+from harness.plans import explained, scans_of
 from harness.problems import assert_bad_request, assert_problem
 from harness.quipu import run
 from harness.stores import open_to_read
@@ -224,6 +225,23 @@ def test_rows_that_others_change_meanwhile_are_erased_too(binary, serve, postgre
         told(erasure.result())
     assert tables_with(postgres_store, person) <= STAYS
     assert tables_with(postgres_store, SECRET) == set()
+
+
+def test_events_without_a_line_in_the_audit_are_found_by_index(binary, serve, postgres_store):
+    database = postgres_store.database
+    serve(postgres_store, *ALL).stop()
+    database.query(
+        "INSERT INTO outbox_events (event_id, event_type, aggregate_key, trace_id, payload, status, created_at, published_at) "
+        "SELECT gen_random_uuid(), 'x', 'x', '', '', 'PUBLISHED', now(), now() FROM generate_series(1, 5000)")
+    with explained(database, "outbox_events") as plans:
+        server = serve(postgres_store, *ALL)
+        told(erase(binary, server, new_user()))
+        server.stop()
+    plans = [plan for plan in plans if "starts_with" in plan]
+    assert len(plans) == 2, "one that erases and one that counts what is left"
+    for plan in plans:
+        assert all(f"outbox_events_{index}" in plan for index in ("open", "failed", "discarded")), plan
+        assert scans_of([plan], "outbox_events", "Seq Scan") == []
 
 
 def test_a_step_is_bounded_and_an_erasure_goes_on_after_a_crash(binary, serve, store, unread_client):

@@ -12,6 +12,13 @@
 	"events AS MATERIALIZED ("                                                         \
 	"  SELECT event_id FROM entitlement_audit "                                        \
 	"  WHERE user_id = $1::text AND event_id IS NOT NULL)"
+#define IS_ABOUT                                                                           \
+	"starts_with(aggregate_key, $1::text || ':') AND position($2::bytea IN payload) > 0 "
+#define CHOSEN_EVENTS                                                                      \
+	"SELECT o.event_id FROM events e JOIN outbox_events o USING (event_id) "           \
+	"UNION SELECT event_id FROM outbox_events WHERE stage = 'OPEN' AND " IS_ABOUT      \
+	"UNION SELECT event_id FROM outbox_events WHERE stage = 'FAILED' AND " IS_ABOUT    \
+	"UNION SELECT event_id FROM outbox_events WHERE stage = 'DISCARDED' AND " IS_ABOUT
 
 static const struct pg_statement erasers[] = {
 	{"quipu_erase_received",
@@ -54,12 +61,11 @@ static const struct pg_statement erasers[] = {
 		"RETURNING 1"},
 	{"quipu_erase_entitlement_events_count",
 		"WITH " EVENTS " "
-		"SELECT count(*) FROM events e JOIN outbox_events o USING (event_id)"},
+		"SELECT count(*) FROM (" CHOSEN_EVENTS ") AS e"},
 	{"quipu_erase_entitlement_events",
 		"WITH " EVENTS " "
-		"DELETE FROM outbox_events WHERE event_id = ANY (ARRAY("
-		"  SELECT o.event_id FROM events e JOIN outbox_events o USING (event_id) "
-		"  LIMIT $2::int8)) "
+		"DELETE FROM outbox_events "
+		"WHERE event_id = ANY (ARRAY(" CHOSEN_EVENTS "LIMIT $3::int8)) "
 		"RETURNING 1"},
 	{"quipu_erase_sources",
 		"DELETE FROM entitlement_sources "

@@ -124,13 +124,23 @@ const struct pg_eraser postgres_counters_eraser = {
 
 /* ---- entitlements ------------------------------------------------------------------------ */
 
-#define EVENTS_SQL                                                                         \
-	"FROM entitlement_audit a "                                                        \
-	"JOIN outbox_events o ON o.event_id = a.event_id "                                 \
-	"WHERE a.user_id = $1::text "
+/* True for events about the person; $2 is the field user_id of the payload. The key alone does not
+ * tell: the keys of the events of a user "a:b" begin like those of a user "a". */
+#define IS_ABOUT                                                                           \
+	"starts_with(aggregate_key, $1::text || ':') AND position($2::bytea IN payload) > 0 "
 
-/* Events are erased before audit lines, because the statement that erases events finds them through
- * the audit lines. That statement also erases events that have been published. */
+/* The audit may no longer have the lines of events that were not published in time, so these events
+ * are also found by what they say. */
+#define EVENTS_SQL                                                                         \
+	"SELECT o.event_id FROM entitlement_audit a "                                      \
+	"JOIN outbox_events o ON o.event_id = a.event_id "                                 \
+	"WHERE a.user_id = $1::text "                                                      \
+	"UNION SELECT event_id FROM outbox_events WHERE stage = 'OPEN' AND " IS_ABOUT      \
+	"UNION SELECT event_id FROM outbox_events WHERE stage = 'FAILED' AND " IS_ABOUT    \
+	"UNION SELECT event_id FROM outbox_events WHERE stage = 'DISCARDED' AND " IS_ABOUT
+
+/* Events are erased before audit lines, because the statement that erases events finds most of them
+ * through the audit lines. That statement also erases events that have been published. */
 const struct pg_eraser postgres_entitlements_eraser = {
 	.base = {
 		.ops = &pg_eraser_ops,
@@ -139,11 +149,12 @@ const struct pg_eraser postgres_entitlements_eraser = {
 		.place_count = 4,
 	},
 	.places = {
-		{{{"quipu_erase_entitlement_events_count", "SELECT count(*) " EVENTS_SQL}, "u"},
+		{{{"quipu_erase_entitlement_events_count",
+			"SELECT count(*) FROM (" EVENTS_SQL ") AS e"}, "uf"},
 		 {{{"quipu_erase_entitlement_events",
 			"DELETE FROM outbox_events "
-			"WHERE ctid = ANY (ARRAY(SELECT o.ctid " EVENTS_SQL "LIMIT $2::int8)) "
-			"RETURNING 1"}, "ul"}}},
+			"WHERE event_id = ANY (ARRAY(" EVENTS_SQL "LIMIT $3::int8)) "
+			"RETURNING 1"}, "ufl"}}},
 		{{{"quipu_erase_sources_count",
 			"SELECT count(*) FROM entitlement_sources WHERE user_id = $1::text"}, "u"},
 		 {{{"quipu_erase_sources",

@@ -93,12 +93,23 @@ const struct sqlite_eraser sqlite_counters_eraser = {
 
 /* ---- entitlements ------------------------------------------------------------------------ */
 
-#define EVENTS_SQL                                                                         \
-	"FROM outbox_events WHERE event_id IN ("                                           \
-	"  SELECT event_id FROM entitlement_audit WHERE user_id = ?1) "
+/* True for events about the person; ?2 is the field user_id of the payload. The key alone does not
+ * tell: the keys of the events of a user "a:b" begin like those of a user "a". */
+#define IS_ABOUT                                                                           \
+	"substr(aggregate_key, 1, length(?1) + 1) = ?1 || ':' AND instr(payload, ?2) > 0 "
 
-/* Events are erased first, because EVENTS_SQL finds them through the audit lines. Published events
- * are erased, too. */
+/* The audit may no longer have the lines of events that were not published in time, so these events
+ * are also found by what they say. */
+#define EVENTS_SQL                                                                         \
+	"SELECT rowid FROM outbox_events WHERE event_id IN ("                              \
+	"  SELECT event_id FROM entitlement_audit WHERE user_id = ?1) "                    \
+	"UNION SELECT rowid FROM outbox_events "                                           \
+	"  WHERE status IN ('PENDING', 'IN_FLIGHT') AND " IS_ABOUT                         \
+	"UNION SELECT rowid FROM outbox_events WHERE status = 'FAILED' AND " IS_ABOUT      \
+	"UNION SELECT rowid FROM outbox_events WHERE status = 'DISCARDED' AND " IS_ABOUT
+
+/* Events are erased first, because EVENTS_SQL finds most of them through the audit lines. Published
+ * events are erased, too. */
 const struct sqlite_eraser sqlite_entitlements_eraser = {
 	.base = {
 		.ops = &sqlite_eraser_ops,
@@ -107,8 +118,8 @@ const struct sqlite_eraser sqlite_entitlements_eraser = {
 		.place_count = 4,
 	},
 	.places = {
-		{{"SELECT count(*) " EVENTS_SQL, "u"},
-		 {{"DELETE FROM outbox_events WHERE rowid IN (SELECT rowid " EVENTS_SQL "LIMIT ?2)", "ul"}}},
+		{{"SELECT count(*) FROM (" EVENTS_SQL ")", "uf"},
+		 {{"DELETE FROM outbox_events WHERE rowid IN (" EVENTS_SQL "LIMIT ?3)", "ufl"}}},
 		{{"SELECT count(*) FROM entitlement_sources WHERE user_id = ?1", "u"},
 		 {{"DELETE FROM entitlement_sources "
 		   "WHERE user_id = ?1 AND (stock_keeping_unit, kind, source_id) IN ("
