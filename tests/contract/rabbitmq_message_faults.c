@@ -205,6 +205,29 @@ static void poison_keeps_the_properties_that_a_copy_can_have(void **state)
 	assert_string_equal(rabbitmq_server_tell("count elsewhere"), "0");
 }
 
+/* The size of a header that, with the longest properties and the headers about the fault, about
+ * fills a frame of 128 KiB. */
+#define FILLING_SIZE 128852
+
+/* Sizes on both sides of the largest that leaves the headers about the fault room in a frame. */
+static void poison_that_fills_a_frame_goes_to_the_queue_of_errors(void **state)
+{
+	struct rabbitmq_fixture *fixture = *state;
+	struct consumer *consumer = rabbitmq_fixture_consumer(fixture);
+	struct bus_delivery delivery;
+	int kept = 0, count = 0;
+
+	for (int size = FILLING_SIZE - 64; size <= FILLING_SIZE + 64; size += 16) {
+		rabbitmq_server_tell("wide %s message.new %d", fixture->names[EVENTS], size);
+		bus_fixture_fetch_one(consumer, &delivery);
+		consumer_poison(consumer, 0, "x");
+		bus_fixture_ack(consumer, 1);
+		kept += strstr(take(error_queue(fixture)), "\"pad\"") != NULL;
+		count++;
+	}
+	assert_in_range(kept, 1, count - 1);
+}
+
 static void a_bare_message_can_be_poison(void **state)
 {
 	struct rabbitmq_fixture *fixture = *state;
@@ -573,6 +596,7 @@ int main(void)
 		FIXTURE_TEST(headers_of_any_kind_become_text),
 		FIXTURE_TEST(poison_goes_to_the_queue_of_errors),
 		FIXTURE_TEST(poison_keeps_the_properties_that_a_copy_can_have),
+		FIXTURE_TEST(poison_that_fills_a_frame_goes_to_the_queue_of_errors),
 		FIXTURE_TEST(a_bare_message_can_be_poison),
 		FIXTURE_TEST(poison_is_not_lost_with_its_queue),
 		FIXTURE_TEST(poison_waits_where_it_cannot_be_put_aside),

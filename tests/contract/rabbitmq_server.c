@@ -14,7 +14,7 @@
 static pid_t pid;
 static FILE *to;
 static FILE *from;
-static char answer[64 * 1024];
+static char answer[256 * 1024];
 static char url[128];
 static char tls_url[256];
 

@@ -14,6 +14,7 @@ Prints "ok URL TLS-URL", then does what each line of standard input says and ans
     count NAME                               how many messages wait in a queue: "ok 3"
     publish EXCHANGE KEY BODY                a message that has a body and nothing else ("-": the default exchange)
     odd EXCHANGE KEY BODY                    one with headers of many kinds and properties that a copy must not keep
+    wide EXCHANGE KEY SIZE                   one whose properties are as long as they can be, with a header of that size
     get NAME                                 takes a message: "ok {json}"
 
 Exits with 77 if RabbitMQ cannot be had.
@@ -122,6 +123,13 @@ class Control:
             delivery_mode=1, priority=3, correlation_id="correlation", reply_to="reply", expiration="600000",
             message_id="odd-1", timestamp=1700000000, type="kind", user_id="guest", app_id="app")
         self._publish(exchange, key, body, properties)
+
+    def do_wide(self, exchange, key, size):
+        words = ("content_type", "content_encoding", "correlation_id", "reply_to", "message_id", "type", "app_id",
+                 "cluster_id")
+        properties = pika.BasicProperties(headers={"pad": "x" * int(size)}, delivery_mode=2, priority=3,
+                                          timestamp=1700000000, **{word: "w" * 255 for word in words})
+        self._publish(exchange, key, "wide", properties)
 
     def do_get(self, name):
         with self._channel() as channel:

@@ -27,8 +27,10 @@
 /* The longest id that becomes part of a position unchanged; see add_id(). */
 #define ID_MAX 128
 
-/* How many bytes of a properties frame are reserved for everything except the headers. */
-#define PROPERTIES_MAX 2048
+/* How many bytes of a properties frame are reserved for everything except the headers: eight short
+ * strings with their lengths (a copy has neither a user id nor an expiration), 10 bytes for
+ * delivery mode, priority and timestamp, and 22 bytes around the properties. */
+#define PROPERTIES_MAX (8 * (SHORT_MAX + 1) + 10 + 22)
 
 /* The maximum size of a body, as in the local bus. By default, RabbitMQ 3 itself allows 128 MiB. */
 #define BODY_MAX (64u * 1024 * 1024)
