@@ -54,9 +54,12 @@ struct bus_message {
 
 	/* publish(), begin() and collect() set `fate`. They set `is_untried` to true if the message
 	 * is NOT_PERSISTED because it could not be passed to the engine in time. Otherwise they may
-	 * leave `is_untried` unchanged, so the caller must set it to false before publishing. */
+	 * leave `is_untried` unchanged, so the caller must set it to false before publishing. The
+	 * same applies to `is_unfit`, which means that the message is NOT_PERSISTED because the
+	 * engine can never carry it as it is, usually because it is too large. */
 	enum bus_fate fate;
 	bool is_untried;
+	bool is_unfit;
 };
 
 /* A message that has arrived. Valid until the next fetch of the same consumer. */

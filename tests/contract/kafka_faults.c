@@ -542,6 +542,8 @@ static void a_message_that_is_too_large_is_refused_alone(void **state)
 	assert_int_equal(publish(cluster, messages, 2, HANG_MS), STATUS_OK);
 	assert_int_equal(messages[0].fate, BUS_NOT_PERSISTED);
 	assert_int_equal(messages[1].fate, BUS_CONFIRMED);
+	assert_true(messages[0].is_unfit);
+	assert_false(messages[1].is_unfit);
 	free(value);
 	assert_fates_are_true(cluster);
 }

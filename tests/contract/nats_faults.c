@@ -234,6 +234,8 @@ static void a_message_that_is_too_large_is_refused_alone(void **state)
 	assert_int_equal(messages[1].fate, BUS_NOT_PERSISTED);
 	assert_int_equal(messages[2].fate, BUS_NOT_PERSISTED);
 	assert_int_equal(messages[3].fate, BUS_CONFIRMED);
+	for (size_t i = 0; i < 4; i++)
+		assert_int_equal(messages[i].is_unfit, i == 1 || i == 2);
 	assert_true(bus_fixture_is_up(fixture));
 	free(value);
 	nats_fixture_assert_fates(fixture);

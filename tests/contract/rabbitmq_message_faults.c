@@ -293,8 +293,10 @@ static void a_message_that_nobody_wants_is_refused_alone(void **state)
 		messages[i].subject = slice_of(i % 3 == 1 ? "unread" : "read");
 	}
 	assert_int_equal(bus_fixture_publish(&fixture->base, messages, 60, HANG_MS), STATUS_OK);
-	for (size_t i = 0; i < 60; i++)
+	for (size_t i = 0; i < 60; i++) {
 		assert_int_equal(messages[i].fate, i % 3 == 1 ? BUS_NOT_PERSISTED : BUS_CONFIRMED);
+		assert_false(messages[i].is_unfit); /* somebody may want it later */
+	}
 	assert_string_equal(rabbitmq_server_tell("count %s", fixture->groups[PICKS].name), "40");
 }
 
@@ -355,9 +357,12 @@ static void a_message_that_amqp_cannot_hold_is_refused_alone(void **state)
 	messages[6].value = slice_make(bytes, LONG_MAX_BYTES);
 	messages[2].header_count = messages[3].header_count = messages[4].header_count = 1;
 	assert_int_equal(bus_fixture_publish(&fixture->base, messages, 8, HANG_MS), STATUS_OK);
-	for (size_t i = 0; i < 7; i++)
+	for (size_t i = 0; i < 7; i++) {
 		assert_int_equal(messages[i].fate, BUS_NOT_PERSISTED);
+		assert_true(messages[i].is_unfit);
+	}
 	assert_int_equal(messages[7].fate, BUS_CONFIRMED);
+	assert_false(messages[7].is_unfit);
 	messages = bus_fixture_make(&fixture->base, 2);
 	messages[0].subject = slice_make(bytes, 255);
 	messages[1].headers[0] =

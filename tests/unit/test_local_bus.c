@@ -118,6 +118,29 @@ static void test_a_message_that_the_file_was_too_busy_for_is_untried(void **stat
 	close_bus(&fixture);
 }
 
+static void test_a_message_that_is_too_large_is_unfit(void **state)
+{
+	struct bus_message message = make_message("events");
+	size_t size = (size_t)64 * 1024 * 1024 + 1;
+	char *value = qp_calloc(size, 1);
+	struct fixture fixture;
+
+	(void)state;
+	open_bus(&fixture);
+	for (int i = 0; i < 2; i++) {
+		bool is_large = i == 0;
+
+		message.value = slice_make(value, is_large ? size : 1);
+		assert_int_equal(fixture.producer->ops->publish(
+					 fixture.producer, &message, 1, in_ms(HANG_MS)),
+			STATUS_OK);
+		assert_int_equal(message.fate, is_large ? BUS_NOT_PERSISTED : BUS_CONFIRMED);
+		assert_int_equal(message.is_unfit, is_large);
+	}
+	close_bus(&fixture);
+	free(value);
+}
+
 static void test_a_message_that_the_bus_refuses_was_tried(void **state)
 {
 	struct bus_message message = make_message("no-such-channel");
@@ -137,6 +160,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_message_that_the_file_was_too_busy_for_is_untried),
+		cmocka_unit_test(test_a_message_that_is_too_large_is_unfit),
 		cmocka_unit_test(test_a_message_that_the_bus_refuses_was_tried),
 	};
 

@@ -10,12 +10,21 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/metrics.h"
 #include "base/text.h"
 #include "base/uuid.h"
 #include "services/gateway/gateway.h"
 
 #define DLQ_TIMEOUT_NS (5 * NS_PER_S)
+
+/* Headers of a dead letter: where the message was, and the size of its value if the letter does not
+ * have all of it. */
+#define POSITION "position"
+#define TRUNCATED "truncated"
+
+/* How much of a value a shortened letter keeps at most. */
+#define SHORTENED_MAX ((size_t)64 * 1024)
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
@@ -275,35 +284,113 @@ void sender_taken(void *context)
 
 /* ---- dead letters ------------------------------------------------------------------------ */
 
-/* Copies unusable messages to the dead letter channel. Returns true if the bus has confirmed all
- * copies. */
-bool sender_put_aside(void *context, const struct intake_item *items, size_t count)
+/* Builds the copies of the unusable messages and returns their number. */
+static size_t write_letters(
+	struct bus_message *letters, const struct intake_item *items, size_t count)
 {
-	struct sender *sender = context;
-	struct bus_message *letters = qp_calloc(count, sizeof(*letters));
-	size_t letter_count = 0;
-	bool is_done = true;
+	size_t written = 0;
 
 	for (size_t i = 0; i < count; i++) {
-		struct bus_message *letter = &letters[letter_count];
+		struct bus_message *letter = &letters[written];
 
 		if (!items[i].poison)
 			continue;
 		letter->channel = slice_of(GATEWAY_DLQ_CHANNEL);
 		letter->key = items[i].delivery->key;
 		letter->id = items[i].delivery->identity;
-		bus_message_add_header(letter, "position", items[i].delivery->position);
+		bus_message_add_header(letter, POSITION, items[i].delivery->position);
 		letter->value = items[i].delivery->value;
-		letter_count++;
+		written++;
 	}
-	if (letter_count > 0)
-		is_done = sender->dead_letters->ops->publish(sender->dead_letters, letters,
-				  letter_count,
-				  clock_steady_ns(&clock_system) + DLQ_TIMEOUT_NS) == STATUS_OK;
-	for (size_t i = 0; i < letter_count && is_done; i++)
-		is_done = letters[i].fate == BUS_CONFIRMED;
-	if (is_done)
+	return written;
+}
+
+static bool is_shortened(const struct bus_message *letter)
+{
+	return slice_is(letter->headers[letter->header_count - 1].name, TRUNCATED);
+}
+
+static void add_truncated(struct arena *arena, struct bus_message *letter)
+{
+	struct buffer digits = {.arena = arena};
+
+	buffer_int(&digits, (int64_t)letter->value.len);
+	bus_message_add_header(letter, TRUNCATED, buffer_slice(&digits));
+}
+
+/* Shortens a letter that the bus cannot carry: first omits the key and all but the beginning of the
+ * value, then each time half of the value. Returns false if nothing is left to omit. */
+static bool shorten(struct arena *arena, struct bus_message *letter)
+{
+	if (!is_shortened(letter)) {
+		add_truncated(arena, letter);
+		letter->key = (struct slice){0};
+		if (letter->value.len > SHORTENED_MAX)
+			letter->value.len = SHORTENED_MAX;
+		return true;
+	}
+	letter->value.len /= 2;
+	return letter->value.len > 0;
+}
+
+/* Publishes a letter again, shorter each time, until the bus can carry it. A letter that the bus
+ * has refused for another reason stays whole. Returns true if the letter is confirmed. */
+static bool confirm(const struct sender *sender, struct arena *arena, struct bus_message *letter,
+	int64_t until_ns)
+{
+	while (letter->fate == BUS_NOT_PERSISTED && letter->is_unfit && shorten(arena, letter)) {
+		letter->is_unfit = false;
+		if (sender->dead_letters->ops->publish(sender->dead_letters, letter, 1, until_ns) !=
+			STATUS_OK)
+			return false;
+	}
+	return letter->fate == BUS_CONFIRMED;
+}
+
+static bool publish_letters(
+	const struct sender *sender, struct arena *arena, struct bus_message *letters, size_t count)
+{
+	int64_t until_ns = clock_steady_ns(&clock_system) + DLQ_TIMEOUT_NS;
+	bool is_done = sender->dead_letters->ops->publish(
+			       sender->dead_letters, letters, count, until_ns) == STATUS_OK;
+
+	for (size_t i = 0; i < count && is_done; i++)
+		is_done = confirm(sender, arena, &letters[i], until_ns);
+	return is_done;
+}
+
+static void log_shortened(const struct bus_message *letters, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		struct slice position = letters[i].headers[0].value;
+		struct slice size = letters[i].headers[letters[i].header_count - 1].value;
+
+		if (is_shortened(&letters[i]))
+			log_line(LOG_WARN, "sender",
+				"the message at %.*s is too large for " GATEWAY_DLQ_CHANNEL
+				": its copy has no key and the first %zu of %.*s bytes",
+				(int)position.len, position.data, letters[i].value.len,
+				(int)size.len, size.data);
+	}
+}
+
+/* Copies unusable messages to the dead letter channel. Returns true if the bus has confirmed all
+ * copies. */
+bool sender_put_aside(void *context, const struct intake_item *items, size_t count)
+{
+	struct sender *sender = context;
+	struct bus_message *letters = qp_calloc(count, sizeof(*letters));
+	size_t letter_count = write_letters(letters, items, count);
+	struct arena arena; /* the headers of shortened letters */
+	bool is_done;
+
+	arena_init(&arena, 1024);
+	is_done = letter_count == 0 || publish_letters(sender, &arena, letters, letter_count);
+	if (is_done) {
+		log_shortened(letters, letter_count);
 		tally_add(&sender->malformed, (int64_t)letter_count);
+	}
+	arena_release(&arena);
 	free(letters);
 	return is_done;
 }

@@ -190,6 +190,13 @@ static bool is_untried(rd_kafka_resp_err_t err)
 	       err == RD_KAFKA_RESP_ERR__QUEUE_FULL;
 }
 
+/* Returns true if this error of a NOT_PERSISTED message means that the message is too large for the
+ * client, the broker or the topic. */
+static bool is_unfit(rd_kafka_resp_err_t err)
+{
+	return err == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
+}
+
 static void serve(struct kafka_producer *producer, int64_t until_ns)
 {
 	rd_kafka_event_t *event =
@@ -205,6 +212,7 @@ static void serve(struct kafka_producer *producer, int64_t until_ns)
 		producer->outstanding--;
 		message->fate = fate_of(report);
 		message->is_untried = message->fate == BUS_NOT_PERSISTED && is_untried(report->err);
+		message->is_unfit = message->fate == BUS_NOT_PERSISTED && is_unfit(report->err);
 		producer->lost |= message->fate == BUS_UNKNOWN;
 		if (report->err != RD_KAFKA_RESP_ERR_NO_ERROR)
 			log_line(LOG_DEBUG, "bus", "%s: a message to topic %s failed: %s",
@@ -239,6 +247,7 @@ static void send_one(struct kafka_producer *producer, struct bus_message *messag
 	} while (err == RD_KAFKA_RESP_ERR__QUEUE_FULL && producer->outstanding > 0 &&
 		 clock_steady_ns(&clock_system) < until_ns);
 	message->is_untried = is_untried(err);
+	message->is_unfit = is_unfit(err);
 	if (err != RD_KAFKA_RESP_ERR_NO_ERROR)
 		return;
 	message->fate = BUS_UNDER_WAY;

@@ -144,8 +144,10 @@ static enum status publish(
 	if (count == 0)
 		return STATUS_OK;
 	outcome = local_work_do(bus, &work.base, until_ns);
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < count; i++) {
 		messages[i].is_untried = outcome == LOCAL_TOO_LATE;
+		messages[i].is_unfit = !is_acceptable(&messages[i]);
+	}
 	latency_add(&bus->base.latency, clock_steady_ns(&clock_system) - started_ns);
 	return outcome == LOCAL_FAILED ? STATUS_BUS_UNAVAILABLE : STATUS_OK;
 }

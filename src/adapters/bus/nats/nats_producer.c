@@ -25,6 +25,11 @@
 #define IN_FLIGHT_MAX 512
 #define IN_FLIGHT_BYTES_MAX (1024 * 1024)
 
+/* Codes of JetStream's errors: a message is larger than the stream allows, or its headers are
+ * larger than 64 KiB. */
+#define MESSAGE_EXCEEDS_MAXIMUM 10054
+#define HEADERS_EXCEED_MAXIMUM 10097
+
 struct nats_producer {
 	struct producer base;
 	struct nats_bus *bus;
@@ -96,10 +101,19 @@ static void note_sequence(
 		atomic_store(&producer->bus->check_soon, true);
 }
 
-/* Returns the fate of the message to which `answer` replies. A duplicate is CONFIRMED, because it
- * is in the stream. If the reply is not from JetStream, the fate is UNKNOWN. */
+/* Returns whether JetStream refused a message because of its size. */
+static bool is_about_size(const json_t *error)
+{
+	int64_t code = nats_json_int(error, "err_code");
+
+	return code == MESSAGE_EXCEEDS_MAXIMUM || code == HEADERS_EXCEED_MAXIMUM;
+}
+
+/* Returns the fate of the message to which `answer` replies, and sets its `is_unfit`. A duplicate
+ * is CONFIRMED, because it is in the stream. If the reply is not from JetStream, the fate is
+ * UNKNOWN. */
 static enum bus_fate fate_of(
-	struct nats_producer *producer, const struct bus_message *message, natsMsg *answer)
+	struct nats_producer *producer, struct bus_message *message, natsMsg *answer)
 {
 	struct slice text =
 		slice_make(natsMsg_GetData(answer), (size_t)natsMsg_GetDataLength(answer));
@@ -114,6 +128,7 @@ static enum bus_fate fate_of(
 		log_line(LOG_DEBUG, "bus", "%s: JetStream refused a message: %s",
 			producer->bus->base.name, nats_json_text(error, "description"));
 		fate = BUS_NOT_PERSISTED;
+		message->is_unfit = is_about_size(error);
 	} else if (nats_json_int(body, "seq") > 0) {
 		fate = BUS_CONFIRMED;
 		if (!json_is_true(json_object_get(body, "duplicate")))
@@ -209,8 +224,10 @@ static bool send_one(struct round *round, size_t number)
 	if (channel)
 		converted = nats_message_new(
 			channel, message, address, producer->link->payload_max, &producer->scratch);
-	if (!converted)
+	if (!converted) {
+		message->is_unfit = true;
 		return true;
+	}
 	sent = nats_link_send(producer->link, converted);
 	natsMsg_Destroy(converted);
 	if (sent == NATS_UNSENT) {

@@ -19,17 +19,17 @@ static struct rabbitmq_producer *producer_of(struct producer *base)
 }
 
 /* Converts messages to letters and returns the number of letters. Leaves out messages that cannot
- * be sent; these messages stay NOT_PERSISTED. */
-static size_t write_letters(struct rabbitmq_producer *producer, const struct bus_message *messages,
+ * be sent; these messages stay NOT_PERSISTED and are unfit. */
+static size_t write_letters(struct rabbitmq_producer *producer, struct bus_message *messages,
 	size_t count, struct rabbitmq_letter *letters)
 {
 	size_t written = 0;
 
 	for (size_t i = 0; i < count; i++) {
-		if (!rabbitmq_letter_write(
-			    &letters[written], &producer->arena, producer->bus, &messages[i]))
-			continue;
-		letters[written++].index = i;
+		messages[i].is_unfit = !rabbitmq_letter_write(
+			&letters[written], &producer->arena, producer->bus, &messages[i]);
+		if (!messages[i].is_unfit)
+			letters[written++].index = i;
 	}
 	return written;
 }
