@@ -1,6 +1,7 @@
 /*
  * What is given and given again, and a NATS server that goes while somebody consumes. What the
- * server gives up is in nats_given_up_faults.c; what publishing sees is in nats_faults.c.
+ * server gives up is in nats_given_up_faults.c, what it loses in nats_loss_faults.c; what
+ * publishing sees is in nats_faults.c.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -487,5 +488,5 @@ int main(void)
 		return SKIPPED;
 	}
 	return cmocka_run_group_tests_name("nats delivery faults", tests, NULL, NULL) +
-	       nats_given_up_tests();
+	       nats_given_up_tests() + nats_loss_tests();
 }

@@ -20,6 +20,7 @@ static char url[64];
 static char store[160]; /* in its folder */
 static char config[160];
 static char log_file[160];
+static bool with_jetstream = true;
 
 bool nats_server_exists(void)
 {
@@ -47,6 +48,11 @@ void nats_server_configure(const char *lines)
 	assert_non_null(file);
 	fputs(lines ? lines : "", file);
 	assert_int_equal(fclose(file), 0);
+}
+
+void nats_server_use_jetstream(bool use)
+{
+	with_jetstream = use;
 }
 
 /* ---- a connection of our own ------------------------------------------------------------- */
@@ -109,7 +115,8 @@ static bool answers(void)
 void nats_server_start(void)
 {
 	const char *const argv[] = {PROGRAM, "-c", config, "-a", "127.0.0.1", "-p",
-		server.port_text, "-js", "-sd", store, "-l", log_file, NULL};
+		server.port_text, "-sd", store, "-l", log_file, with_jetstream ? "-js" : NULL,
+		NULL};
 
 	choose_place();
 	private_server_start(&server, argv, answers);

@@ -14,6 +14,9 @@ bool nats_server_exists(void);
 /* Lines of configuration for servers started from now on; NULL: none. */
 void nats_server_configure(const char *lines);
 
+/* Whether servers started from now on have JetStream, as they do by default. */
+void nats_server_use_jetstream(bool use);
+
 /* Returns when it answers; with what it had before, unless that was wiped. The port stays. */
 void nats_server_start(void);
 

@@ -108,20 +108,23 @@ QP_MUST_CHECK bool nats_durable_ensure(struct nats_durable *durable, struct nats
 	struct nats_mailbox *mailbox, const _Atomic bool *hurry, char *why, size_t size);
 
 /*
- * Deletes the durable if it has delivered messages beyond the end of its stream, which means that
- * the server has lost the end of the stream. The server reuses the sequences of the lost messages,
- * and the old durable would never deliver the messages that get these sequences. A new durable
- * delivers the whole stream, and consumers recognise the messages that they have handled. Returns
- * true on success, and also if the durable does not exist or the user lacks the permission for a
- * request. If a request fails for another reason, returns false and writes the reason to `why`.
- *
- * Must be called after a link was opened and before anything is published over that link. Otherwise
- * new messages may get the lost sequences, and the loss is no longer visible. A cluster may also
- * lose the end of a stream while the link stays open. A producer then detects the loss and sets
- * `channel->lost_from` to the first reused sequence. In this case nats_durable_compare() deletes a
- * durable that has already reached that sequence.
+ * Sets `*sequence` to the sequence of the last message that the durable has delivered, or to 0 if
+ * the durable does not exist or the user lacks the permission for the request. If the request fails
+ * for another reason, returns false and writes the reason to `why`. Called only by the watcher.
  */
-QP_MUST_CHECK bool nats_durable_compare(const struct nats_durable *durable,
+QP_MUST_CHECK bool nats_durable_delivered(const struct nats_durable *durable,
+	struct nats_channel *channel, struct nats_bus *bus, struct nats_mailbox *mailbox,
+	int64_t *sequence, char *why, size_t size);
+
+/*
+ * Deletes a durable that has delivered messages which the server has lost with the end of the
+ * stream. The server reuses the sequences of the lost messages, and the old durable would never
+ * deliver the messages that get these sequences. A new durable delivers the whole stream, and
+ * consumers recognise the messages that they have handled. Returns true on success, and also if the
+ * durable does not exist or the user lacks the permission for the request. If the request fails for
+ * another reason, returns false and writes the reason to `why`. Called only by the watcher.
+ */
+QP_MUST_CHECK bool nats_durable_restart(const struct nats_durable *durable,
 	struct nats_channel *channel, struct nats_bus *bus, struct nats_mailbox *mailbox, char *why,
 	size_t size);
 

@@ -88,43 +88,6 @@ bool nats_durable_ensure(struct nats_durable *durable, struct nats_bus *bus,
 
 /* ---- comparing with the stream ----------------------------------------------------------- */
 
-/* Sets `*sequence` to the sequence of the last message that the durable has delivered, or to 0 if
- * there is no durable. If the request fails, returns false and writes the reason to `why`. */
-static bool read_delivered(const struct nats_durable *durable, struct nats_mailbox *mailbox,
-	int64_t *sequence, char *why, size_t size)
-{
-	struct nats_answer answer;
-	bool done;
-
-	call_api(mailbox, "INFO", durable, "", &mailbox->link->forbidden, &answer);
-	done = answer.error == 0 || answer.error == JSConsumerNotFoundErr;
-	if (!done)
-		snprintf(why, size, "%s", answer.words);
-	*sequence = answer.error == 0
-			    ? nats_json_int(json_object_get(answer.body, "delivered"), "stream_seq")
-			    : 0;
-	nats_answer_release(&answer);
-	return done;
-}
-
-static bool read_last(const struct nats_durable *durable, struct nats_mailbox *mailbox,
-	int64_t *sequence, char *why, size_t size)
-{
-	char subject[SUBJECT_SIZE];
-	struct nats_answer answer;
-	bool done;
-
-	snprintf(subject, sizeof(subject), "$JS.API.STREAM.INFO.%s", durable->stream);
-	nats_api_call(mailbox, subject, slice_of(""), NULL, &answer);
-	done = answer.error == 0;
-	if (done)
-		*sequence = nats_json_int(json_object_get(answer.body, "state"), "last_seq");
-	else
-		snprintf(why, size, "%s", answer.words);
-	nats_answer_release(&answer);
-	return done;
-}
-
 /* Returns true if the server refused the last request because the user has no permission. In this
  * case warns once per channel, because a loss of the stream's end cannot be repaired without that
  * permission. */
@@ -142,48 +105,48 @@ static bool is_forbidden(const struct nats_durable *durable, struct nats_channel
 	return true;
 }
 
-static bool delete_durable(const struct nats_durable *durable, struct nats_bus *bus,
-	struct nats_mailbox *mailbox, char *why, size_t size)
+/* Like call_api(). Returns false after writing the reason to `why` if the request failed for
+ * another reason than a durable that does not exist or a permission that the user lacks. */
+static bool call_if_permitted(struct nats_mailbox *mailbox, const char *verb,
+	const struct nats_durable *durable, struct nats_channel *channel, struct nats_bus *bus,
+	struct nats_answer *answer, char *why, size_t size)
+{
+	atomic_store(&mailbox->link->forbidden, false);
+	call_api(mailbox, verb, durable, "", &mailbox->link->forbidden, answer);
+	if (answer->error == 0 || answer->error == JSConsumerNotFoundErr)
+		return true;
+	snprintf(why, size, "%s", answer->words);
+	return is_forbidden(durable, channel, bus, mailbox);
+}
+
+bool nats_durable_delivered(const struct nats_durable *durable, struct nats_channel *channel,
+	struct nats_bus *bus, struct nats_mailbox *mailbox, int64_t *sequence, char *why,
+	size_t size)
 {
 	struct nats_answer answer;
-	bool done;
+	bool done = call_if_permitted(mailbox, "INFO", durable, channel, bus, &answer, why, size);
 
-	call_api(mailbox, "DELETE", durable, "", &mailbox->link->forbidden, &answer);
-	done = answer.error == 0 || answer.error == JSConsumerNotFoundErr;
-	if (done)
+	*sequence = answer.error == 0
+			    ? nats_json_int(json_object_get(answer.body, "delivered"), "stream_seq")
+			    : 0;
+	nats_answer_release(&answer);
+	return done;
+}
+
+bool nats_durable_restart(const struct nats_durable *durable, struct nats_channel *channel,
+	struct nats_bus *bus, struct nats_mailbox *mailbox, char *why, size_t size)
+{
+	struct nats_answer answer;
+	bool done = call_if_permitted(mailbox, "DELETE", durable, channel, bus, &answer, why, size);
+
+	if (answer.error == 0 || answer.error == JSConsumerNotFoundErr)
 		log_line(LOG_WARN, "bus",
 			"%s: NATS has lost the end of stream %s, which consumer %s has read; "
 			"delivering the stream again and skipping messages that were already "
 			"handled",
 			bus->base.name, durable->stream, durable->name);
-	else
-		snprintf(why, size, "%s", answer.words);
 	nats_answer_release(&answer);
 	return done;
-}
-
-/* Reads the durable before the stream, so that messages published and consumed in the meantime
- * never look like a loss. */
-static bool compare(const struct nats_durable *durable, struct nats_channel *channel,
-	struct nats_bus *bus, struct nats_mailbox *mailbox, char *why, size_t size)
-{
-	int64_t lost_from = atomic_load(&channel->lost_from), delivered, last;
-
-	if (!read_delivered(durable, mailbox, &delivered, why, size) ||
-		!read_last(durable, mailbox, &last, why, size))
-		return false;
-	atomic_store(&channel->last, last);
-	if (lost_from > 0 && lost_from <= last)
-		last = lost_from - 1;
-	return delivered <= last || delete_durable(durable, bus, mailbox, why, size);
-}
-
-bool nats_durable_compare(const struct nats_durable *durable, struct nats_channel *channel,
-	struct nats_bus *bus, struct nats_mailbox *mailbox, char *why, size_t size)
-{
-	atomic_store(&mailbox->link->forbidden, false);
-	return compare(durable, channel, bus, mailbox, why, size) ||
-	       is_forbidden(durable, channel, bus, mailbox);
 }
 
 /* ---- messages that the server no longer delivers ----------------------------------------- */

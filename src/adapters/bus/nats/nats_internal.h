@@ -94,14 +94,14 @@ struct nats_channel {
 	/* the watcher has logged that the server refused to change the stream */
 	bool refused;
 	/* the watcher has logged that the URL's user lacks the permission to compare the stream's
-	 * consumer groups with the stream; see nats_durable_compare() */
+	 * consumer groups with the stream; see nats_durable_delivered() */
 	bool forbidden;
 
 	/* the highest sequence that the stream is known to have; messages published later must get
 	 * higher sequences */
 	_Atomic int64_t last;
-	/* the lowest sequence that the server has assigned a second time, because it lost the end
-	 * of the stream; 0 if there was no loss, or the loss was repaired */
+	/* the lowest sequence that the server has lost with the end of the stream, and assigns a
+	 * second time; 0 if no loss was noticed, or the watcher has begun to repair it */
 	_Atomic int64_t lost_from;
 };
 
@@ -111,13 +111,20 @@ QP_MUST_CHECK bool nats_channel_init(
 	struct nats_channel *channel, const struct bus_channel *from, char *why, size_t size);
 
 /*
- * Records the sequence that the server has assigned to a new message, which was published when the
+ * Records the sequence that the server has confirmed for a message, which was published when the
  * stream already had the sequence `floor`. Sequences only grow, even if another server becomes the
- * stream's leader. So if `sequence` is not above `floor`, the server has lost the stream's end: the
- * function then lowers `lost_from` to `sequence` and returns false. Any thread; producers may see
- * the reused sequences in another order than the stream.
+ * stream's leader. So if the sequence of a new message is not above `floor`, the server has lost
+ * the stream's end: the function then lowers `lost_from` to `sequence` and returns false. Any
+ * thread; producers may see the reused sequences in another order than the stream.
  */
 QP_MUST_CHECK bool nats_channel_note(struct nats_channel *channel, int64_t floor, int64_t sequence);
+
+/* Records that the stream has had the sequence: raises `last` to it. Any thread. */
+void nats_channel_raise(struct nats_channel *channel, int64_t sequence);
+
+/* Records that the stream has lost this sequence and all higher ones: lowers `lost_from` to it. Any
+ * thread. */
+void nats_channel_lose(struct nats_channel *channel, int64_t sequence);
 
 /* Returns true if a stream or durable may have this name: only letters, digits, - and _. */
 bool nats_name_is_valid(struct slice name);
@@ -321,9 +328,15 @@ const char *nats_json_text(const json_t *object, const char *name);
 /* ---- streams ----------------------------------------------------------------------------- */
 
 /*
- * Creates the streams of all channels, or changes existing streams where needed, and compares the
- * declared groups with their streams (nats_durable_compare()). Called only by the watcher. On
- * failure returns false and writes the reason to `why`.
+ * Creates the streams of all channels, or changes existing streams where needed. Compares the
+ * declared groups with their streams, and restarts those that have read messages which the server
+ * has lost (nats_durable_restart()). Called only by the watcher. On failure returns false and
+ * writes the reason to `why`.
+ *
+ * Must be called after a link was opened and before anything is published over that link. Otherwise
+ * new messages may get the lost sequences, and the loss is no longer visible. A cluster may also
+ * lose the end of a stream while the link stays open. A producer then notices that a sequence was
+ * reused (nats_channel_note()).
  */
 QP_MUST_CHECK bool nats_streams_prepare(
 	struct nats_bus *bus, struct nats_mailbox *mailbox, char *why, size_t size);

@@ -16,22 +16,37 @@
 
 #define SUBJECT_SIZE (NATS_NAME_SIZE + 64)
 
-bool nats_channel_note(struct nats_channel *channel, int64_t floor, int64_t sequence)
-{
-	int64_t last = atomic_load(&channel->last), lost = atomic_load(&channel->lost_from);
+/* ---- sequences --------------------------------------------------------------------------- */
 
-	if (sequence > floor) {
-		while (sequence > last &&
-			!atomic_compare_exchange_weak(&channel->last, &last, sequence))
-			continue;
-		return true;
-	}
-	atomic_store(&channel->last, sequence);
+void nats_channel_raise(struct nats_channel *channel, int64_t sequence)
+{
+	int64_t last = atomic_load(&channel->last);
+
+	while (sequence > last && !atomic_compare_exchange_weak(&channel->last, &last, sequence))
+		continue;
+}
+
+void nats_channel_lose(struct nats_channel *channel, int64_t sequence)
+{
+	int64_t lost = atomic_load(&channel->lost_from);
+
 	while ((lost == 0 || sequence < lost) &&
 		!atomic_compare_exchange_weak(&channel->lost_from, &lost, sequence))
 		continue;
+}
+
+bool nats_channel_note(struct nats_channel *channel, int64_t floor, int64_t sequence)
+{
+	if (sequence > floor) {
+		nats_channel_raise(channel, sequence);
+		return true;
+	}
+	atomic_store(&channel->last, sequence);
+	nats_channel_lose(channel, sequence);
 	return false;
 }
+
+/* ---- requests ---------------------------------------------------------------------------- */
 
 static void call_api(struct nats_mailbox *mailbox, const char *verb,
 	const struct nats_channel *channel, struct slice request, struct nats_answer *answer)
@@ -203,22 +218,113 @@ static bool prepare(struct nats_bus *bus, struct nats_mailbox *mailbox,
 	return done;
 }
 
+/* ---- comparing groups with their stream -------------------------------------------------- */
+
+/* The declared groups of a channel, and how far each has read. */
+struct comparison {
+	struct nats_bus *bus;
+	struct nats_mailbox *mailbox;
+	struct nats_channel *channel;
+	const struct bus_channel *declared;
+	int64_t *delivered; /* for each group, the sequence of the last message delivered to it */
+	int64_t lost_from;  /* the first lost sequence; 0 if no loss is known */
+};
+
+static struct nats_durable durable_of(const struct comparison *comparison, size_t group)
+{
+	return (struct nats_durable){.stream = comparison->channel->stream,
+		.name = comparison->declared->groups[group].name};
+}
+
+static bool read_groups(struct comparison *comparison, char *why, size_t size)
+{
+	for (size_t i = 0; i < comparison->declared->group_count; i++) {
+		const struct nats_durable durable = durable_of(comparison, i);
+
+		if (!nats_durable_delivered(&durable, comparison->channel, comparison->bus,
+			    comparison->mailbox, &comparison->delivered[i], why, size))
+			return false;
+	}
+	return true;
+}
+
+/* The stream now ends at `last`: a group that has read beyond it has read lost messages. */
+static void find_loss(struct comparison *comparison, int64_t last)
+{
+	bool beyond = false;
+
+	for (size_t i = 0; i < comparison->declared->group_count; i++)
+		beyond = beyond || comparison->delivered[i] > last;
+	if (beyond && (comparison->lost_from == 0 || comparison->lost_from > last + 1))
+		comparison->lost_from = last + 1;
+}
+
+static bool read_end(struct comparison *comparison, char *why, size_t size)
+{
+	struct nats_channel *channel = comparison->channel;
+	int64_t known = atomic_load(&channel->last), last;
+	struct nats_answer answer;
+	bool done;
+
+	call_api(comparison->mailbox, "INFO", channel, slice_of(""), &answer);
+	done = answer.error == 0;
+	last = nats_json_int(json_object_get(answer.body, "state"), "last_seq");
+	if (!done)
+		snprintf(why, size, "%s", answer.words);
+	nats_answer_release(&answer);
+	if (!done)
+		return false;
+	find_loss(comparison, last);
+	/* keeps what another thread has noted since `known` was read */
+	if (last < known)
+		atomic_compare_exchange_strong(&channel->last, &known, last);
+	else
+		nats_channel_raise(channel, last);
+	return true;
+}
+
+static bool restart_groups(const struct comparison *comparison, char *why, size_t size)
+{
+	for (size_t i = 0; i < comparison->declared->group_count; i++) {
+		const struct nats_durable durable = durable_of(comparison, i);
+
+		if (comparison->lost_from > 0 &&
+			comparison->delivered[i] >= comparison->lost_from &&
+			!nats_durable_restart(&durable, comparison->channel, comparison->bus,
+				comparison->mailbox, why, size))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Restarts the groups that have read lost messages; see nats_durable_restart().
+ *
+ * The order matters. The groups are read before the stream, so that messages published and consumed
+ * in the meantime never look like a loss. All groups are read before the end of the stream becomes
+ * channel->last, because messages published after that get the lost sequences unnoticed, and soon
+ * no group is beyond the end any more. `lost_from` is taken before the groups are read; a loss that
+ * a producer notices later is left for the next comparison.
+ */
 static bool compare_groups(struct nats_bus *bus, struct nats_mailbox *mailbox,
 	struct nats_channel *channel, char *why, size_t size)
 {
-	const struct bus_channel *declared =
-		bus_channel_find(bus->declared, bus->channel_count, slice_of(channel->name));
-	int64_t lost_from = atomic_load(&channel->lost_from);
+	struct comparison comparison = {.bus = bus,
+		.mailbox = mailbox,
+		.channel = channel,
+		.declared = bus_channel_find(
+			bus->declared, bus->channel_count, slice_of(channel->name)),
+		.lost_from = atomic_exchange(&channel->lost_from, 0)};
+	bool done;
 
-	for (size_t i = 0; i < declared->group_count; i++) {
-		const struct nats_durable durable = {
-			.stream = channel->stream, .name = declared->groups[i].name};
-
-		if (!nats_durable_compare(&durable, channel, bus, mailbox, why, size))
-			return false;
-	}
-	atomic_compare_exchange_strong(&channel->lost_from, &lost_from, 0);
-	return true;
+	comparison.delivered =
+		qp_calloc(comparison.declared->group_count, sizeof(comparison.delivered[0]));
+	done = read_groups(&comparison, why, size) && read_end(&comparison, why, size) &&
+	       restart_groups(&comparison, why, size);
+	if (!done && comparison.lost_from > 0)
+		nats_channel_lose(channel, comparison.lost_from);
+	free(comparison.delivered);
+	return done;
 }
 
 bool nats_streams_prepare(
