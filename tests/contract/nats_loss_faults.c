@@ -3,7 +3,7 @@
  * nats_delivery_faults.
  *
  * One nats-server cannot do that, so here the test itself is JetStream: it answers the requests of
- * the bus on a server without JetStream.
+ * the bus on a server without JetStream, and decides which sequences messages get.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -13,6 +13,7 @@
 #include "adapters/bus/nats/nats_bus.h"
 #include "nats_faults.h"
 #include "nats_fixture.h"
+#include "waiting.h"
 
 #define GROUPS 2
 #define LAST 10 /* before the loss */
@@ -33,12 +34,14 @@ static const struct bus_channel channels[] = {
 struct jetstream {
 	struct nats_admin admin;
 	natsSubscription *requests;
+	natsSubscription *messages;
 
 	pthread_mutex_t lock;
 	int last;
 	int delivered[GROUPS];
 	bool deleted[GROUPS];
-	bool grows; /* another process publishes as soon as a durable is deleted */
+	bool grows;     /* another process publishes as soon as a durable is deleted */
+	bool duplicate; /* the server has had the next messages before */
 };
 
 static struct jetstream jetstream = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -106,6 +109,21 @@ static void answer_request(
 	natsMsg_Destroy(request);
 }
 
+static void store_message(
+	natsConnection *connection, natsSubscription *subscription, natsMsg *message, void *context)
+{
+	char text[96];
+
+	(void)connection, (void)subscription, (void)context;
+	pthread_mutex_lock(&jetstream.lock);
+	snprintf(text, sizeof(text), "{\"stream\":\"ENTITLEMENTS\",\"seq\":%d%s}",
+		jetstream.duplicate ? jetstream.last : ++jetstream.last,
+		jetstream.duplicate ? ",\"duplicate\":true" : "");
+	reply(message, text);
+	pthread_mutex_unlock(&jetstream.lock);
+	natsMsg_Destroy(message);
+}
+
 /* ---- before and after the loss ----------------------------------------------------------- */
 
 static void set_stream(int last, int first, int second)
@@ -136,6 +154,15 @@ static void open_bus(struct bus_fixture *fixture)
 	bus_fixture_wait_until(fixture, true);
 }
 
+/* From now on, published messages get the next sequences of `jetstream`. */
+static void store_messages(void)
+{
+	assert_int_equal(natsConnection_Subscribe(&jetstream.messages, jetstream.admin.connection,
+				 "entitlements.>", store_message, NULL),
+		NATS_OK);
+	assert_int_equal(natsConnection_Flush(jetstream.admin.connection), NATS_OK);
+}
+
 static int setup(void **state)
 {
 	assert_int_equal(nats_fixture_setup(state), 0);
@@ -145,14 +172,14 @@ static int setup(void **state)
 	nats_server_start();
 	nats_server_use_jetstream(true);
 	memset(jetstream.deleted, 0, sizeof(jetstream.deleted));
-	jetstream.grows = false;
+	jetstream.grows = jetstream.duplicate = false;
 	set_stream(0, 0, 0);
 	assert_int_equal(
 		natsConnection_ConnectTo(&jetstream.admin.connection, nats_server_url()), NATS_OK);
 	assert_int_equal(natsConnection_Subscribe(&jetstream.requests, jetstream.admin.connection,
 				 "$JS.API.>", answer_request, NULL),
 		NATS_OK);
-	assert_int_equal(natsConnection_Flush(jetstream.admin.connection), NATS_OK);
+	store_messages();
 	return 0;
 }
 
@@ -161,6 +188,7 @@ static int teardown(void **state)
 	bus_fixture_close(*state);
 	natsConnection_Close(jetstream.admin.connection);
 	natsSubscription_Destroy(jetstream.requests);
+	natsSubscription_Destroy(jetstream.messages);
 	natsConnection_Destroy(jetstream.admin.connection);
 	return nats_fixture_teardown(state);
 }
@@ -190,6 +218,56 @@ static void only_a_group_that_has_read_lost_messages_starts_again(void **state)
 	assert_true(is_deleted(1));
 }
 
+/* The real stream no longer has our subjects, so that the test can reply instead. */
+static void take_subjects_from_stream(void)
+{
+	static const char *others[] = {"nobody.publishes.here"};
+	jsStreamConfig config;
+
+	jsStreamConfig_Init(&config);
+	config.Name = "ENTITLEMENTS";
+	config.Subjects = others;
+	config.SubjectsLen = 1;
+	assert_int_equal(js_UpdateStream(NULL, jetstream.admin.js, &config, NULL, NULL), NATS_OK);
+}
+
+/* This process knows the messages of another process only because it has consumed them. Consumed on
+ * a real JetStream, because nobody else can deliver a message. */
+static void a_reused_sequence_of_a_consumed_message_is_noticed(void **state)
+{
+	struct bus_fixture *fixture = *state;
+	struct consumer *consumer = bus_fixture_consumer(fixture, DECLARED);
+
+	for (int i = 0; i < LAST; i++)
+		nats_server_publish(EVENTS, NULL, 0, "x", 1);
+	bus_fixture_consume(consumer, LAST);
+	nats_admin_open(&jetstream.admin);
+	take_subjects_from_stream();
+	jetstream.duplicate = false;
+	set_stream(LAST - 1, 0, 0);
+	store_messages();
+	bus_fixture_publish_all(fixture, 1, BUS_CONFIRMED); /* becomes LAST again */
+	bus_fixture_consume(consumer, LAST);
+	bus_fixture_close_consumer(fixture, consumer);
+	nats_admin_end(&jetstream.admin, jetstream.messages);
+	nats_admin_close(&jetstream.admin);
+}
+
+static void a_reused_sequence_of_a_duplicate_is_noticed(void **state)
+{
+	struct bus_fixture *fixture = *state;
+
+	open_bus(fixture);
+	set_stream(LAST, LAST, 0);
+	jetstream.duplicate = true;
+	bus_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
+	jetstream.duplicate = false;
+	set_stream(LAST - 1, LAST, 0);
+	bus_fixture_publish_all(fixture, 1, BUS_CONFIRMED); /* becomes LAST again */
+	WAIT_UNTIL(is_deleted(0));
+	assert_false(is_deleted(1));
+}
+
 #define LOSS_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int nats_loss_tests(void)
@@ -197,6 +275,8 @@ int nats_loss_tests(void)
 	const struct CMUnitTest tests[] = {
 		LOSS_TEST(groups_are_compared_before_the_stream_can_grow_again),
 		LOSS_TEST(only_a_group_that_has_read_lost_messages_starts_again),
+		NATS_TEST(a_reused_sequence_of_a_consumed_message_is_noticed),
+		LOSS_TEST(a_reused_sequence_of_a_duplicate_is_noticed),
 	};
 
 	return cmocka_run_group_tests_name("nats loss", tests, NULL, NULL);

@@ -36,7 +36,7 @@
 struct nats_consumer {
 	struct consumer base;
 	struct nats_bus *bus;
-	const struct nats_channel *channel;
+	struct nats_channel *channel;
 	char *group;
 	struct arena arena; /* holds the deliveries of the last fetch */
 
@@ -134,6 +134,17 @@ static bool ensure(struct nats_consumer *consumer)
 
 /* ---- fetch ------------------------------------------------------------------------------- */
 
+/* Like nats_hand_take(). The channel learns the sequences of messages that other processes have
+ * published, so that a producer notices when the server assigns them a second time. */
+static void take_arrivals(struct nats_consumer *consumer, size_t max)
+{
+	size_t held = consumer->hand.count;
+
+	nats_hand_take(&consumer->hand, &consumer->durable, &consumer->pipe, max);
+	for (size_t i = held; i < consumer->hand.count; i++)
+		nats_channel_raise(consumer->channel, (int64_t)consumer->hand.held[i].sequence);
+}
+
 /* Requests more messages. Returns false if that is not possible now. */
 static bool request_more(struct nats_consumer *consumer, size_t max)
 {
@@ -163,12 +174,12 @@ static void gather(struct nats_consumer *consumer, size_t max, int64_t until_ns)
 {
 	bool requested;
 
-	nats_hand_take(&consumer->hand, &consumer->durable, &consumer->pipe, max);
+	take_arrivals(consumer, max);
 	requested = request_more(consumer, max);
 	while (consumer->hand.count == 0 && !atomic_load(&consumer->pipe.woken) &&
 		clock_steady_ns(&clock_system) < until_ns) {
 		wait_for_more(consumer, requested, until_ns);
-		nats_hand_take(&consumer->hand, &consumer->durable, &consumer->pipe, max);
+		take_arrivals(consumer, max);
 		if (consumer->hand.count == 0)
 			requested = request_more(consumer, max);
 	}
@@ -355,7 +366,7 @@ static void wake(struct consumer *base)
 static void give_all_back(struct nats_consumer *consumer)
 {
 	nats_pipe_close(&consumer->pipe);
-	nats_hand_take(&consumer->hand, &consumer->durable, &consumer->pipe, SIZE_MAX);
+	take_arrivals(consumer, SIZE_MAX);
 	for (size_t i = consumer->hand.acked; i < consumer->hand.count; i++) {
 		if (waits_for_ack(&consumer->hand.held[i]))
 			give_back(consumer, &consumer->hand.held[i], 0);

@@ -114,12 +114,15 @@ QP_MUST_CHECK bool nats_channel_init(
  * Records the sequence that the server has confirmed for a message, which was published when the
  * stream already had the sequence `floor`. Sequences only grow, even if another server becomes the
  * stream's leader. So if the sequence of a new message is not above `floor`, the server has lost
- * the stream's end: the function then lowers `lost_from` to `sequence` and returns false. Any
- * thread; producers may see the reused sequences in another order than the stream.
+ * the stream's end: the function then lowers `lost_from` to `sequence` and returns false. If the
+ * message is a `duplicate`, the stream may have had it before `floor`, so a low sequence means
+ * nothing. Any thread; producers may see the reused sequences in another order than the stream.
  */
-QP_MUST_CHECK bool nats_channel_note(struct nats_channel *channel, int64_t floor, int64_t sequence);
+QP_MUST_CHECK bool nats_channel_note(
+	struct nats_channel *channel, int64_t floor, int64_t sequence, bool duplicate);
 
-/* Records that the stream has had the sequence: raises `last` to it. Any thread. */
+/* Records that the stream has had the sequence, e.g. because a consumer has received this message
+ * of another process: raises `last` to it. Any thread. */
 void nats_channel_raise(struct nats_channel *channel, int64_t sequence);
 
 /* Records that the stream has lost this sequence and all higher ones: lowers `lost_from` to it. Any
@@ -336,7 +339,8 @@ const char *nats_json_text(const json_t *object, const char *name);
  * Must be called after a link was opened and before anything is published over that link. Otherwise
  * new messages may get the lost sequences, and the loss is no longer visible. A cluster may also
  * lose the end of a stream while the link stays open. A producer then notices that a sequence was
- * reused (nats_channel_note()).
+ * reused (nats_channel_note()), unless another process was first to publish and this process knew
+ * none of the lost messages.
  */
 QP_MUST_CHECK bool nats_streams_prepare(
 	struct nats_bus *bus, struct nats_mailbox *mailbox, char *why, size_t size);

@@ -91,13 +91,13 @@ static bool attach(struct nats_producer *producer)
 
 /* ---- replies ----------------------------------------------------------------------------- */
 
-static void note_sequence(
-	struct nats_producer *producer, const struct bus_message *message, int64_t sequence)
+static void note_sequence(struct nats_producer *producer, const struct bus_message *message,
+	int64_t sequence, bool duplicate)
 {
 	struct nats_channel *channel = nats_bus_channel(producer->bus, message->channel);
 	int64_t floor = producer->floors[channel - producer->bus->channels];
 
-	if (!nats_channel_note(channel, floor, sequence))
+	if (!nats_channel_note(channel, floor, sequence, duplicate))
 		atomic_store(&producer->bus->check_soon, true);
 }
 
@@ -131,8 +131,8 @@ static enum bus_fate fate_of(
 		message->is_unfit = is_about_size(error);
 	} else if (nats_json_int(body, "seq") > 0) {
 		fate = BUS_CONFIRMED;
-		if (!json_is_true(json_object_get(body, "duplicate")))
-			note_sequence(producer, message, nats_json_int(body, "seq"));
+		note_sequence(producer, message, nats_json_int(body, "seq"),
+			json_is_true(json_object_get(body, "duplicate")));
 	}
 	json_decref(body);
 	return fate;

@@ -35,12 +35,15 @@ void nats_channel_lose(struct nats_channel *channel, int64_t sequence)
 		continue;
 }
 
-bool nats_channel_note(struct nats_channel *channel, int64_t floor, int64_t sequence)
+bool nats_channel_note(
+	struct nats_channel *channel, int64_t floor, int64_t sequence, bool duplicate)
 {
 	if (sequence > floor) {
 		nats_channel_raise(channel, sequence);
 		return true;
 	}
+	if (duplicate)
+		return true;
 	atomic_store(&channel->last, sequence);
 	nats_channel_lose(channel, sequence);
 	return false;
