@@ -8,6 +8,7 @@
 #include <assert.h>
 
 #include "admin/actions.h"
+#include "base/failpoint.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "inbound/input.h"
@@ -380,14 +381,20 @@ static enum status decide_letter(struct write *write, struct session *session, s
 		.why = action->why,
 		.who = action->who,
 	};
+	bool is_taken = action->action == DEAD_LETTER_REPLAY && kind->take_again;
 	bool found = false;
 	enum status status = STATUS_OK;
 
-	if (action->action == DEAD_LETTER_REPLAY && kind->take_again)
+	if (is_taken)
 		status = take_again(action, session, arena);
 	if (status != STATUS_OK || write->fate != WRITE_OPEN)
 		return status;
+	FAILPOINT("dlq.taken");
 	status = kind->dead->ops->resolve(kind->dead, session, &resolution, &found);
+	/* Another session has resolved or erased the letter since take_again() found it. Without
+	 * the rollback, the payload would be applied although the letter is not replayed. */
+	if (status == STATUS_OK && is_taken && !found)
+		return STATUS_RERUN;
 	if (status == STATUS_OK)
 		write_answer(write,
 			found ? answer_resolved(action)

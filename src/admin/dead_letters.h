@@ -26,8 +26,9 @@ struct dead_letter_kind {
 
 	/*
 	 * Applies the payload again, in the transaction of a replay. If the payload still cannot be
-	 * read, changes nothing and sets `is_read` to false. Returns a status that ports/store.h
-	 * lists. If take_again is NULL, the repository alone carries out the replay.
+	 * read, changes nothing and sets `is_read` to false. If another session resolves the letter
+	 * meanwhile, the transaction is rolled back. Returns a status that ports/store.h lists. If
+	 * take_again is NULL, the repository alone carries out the replay.
 	 */
 	enum status (*take_again)(void *context, struct session *session, struct arena *arena,
 		struct slice payload, bool *is_read);

@@ -1,7 +1,9 @@
 """quipu dlq and quipu outbox against the real server: what was given up is shown, sent again or let go, and recorded."""
 
 import base64
+import concurrent.futures
 import json
+import os
 
 import pytest
 
@@ -142,6 +144,27 @@ def test_poison_that_can_be_read_now_is_replayed_once(client, stack, run):
     run("dlq", "replay", f"poison/{id_}", status=1)
     assert len(client.inbox(user)) == 1
     assert [action for action, _ in actions(stack, id_)] == ["replay"]
+
+
+@pytest.mark.parametrize("gone", [
+    "UPDATE notification_dlq SET resolved_at = now(), resolution = 'DISCARDED' WHERE id = %s", "DELETE FROM notification_dlq WHERE id = %s",
+], ids=["discarded", "erased"])
+def test_poison_that_goes_while_it_is_replayed_is_not_applied(serve, entitlements_client, nats_stack, tmp_path, gone):
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    client = entitlements_client(
+        serve(nats_stack, env={"QUIPU_FAILPOINTS": "dlq.taken=hold", "QUIPU_FAILPOINT_GATE": str(gate)}))
+    id_, user = poison(nats_stack, b"from a newer version"), new_user()
+    nats_stack.database.query("UPDATE notification_dlq SET payload = %s WHERE id = %s",
+                              (make_event(user).SerializeToString(), id_))
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        replayed = pool.submit(client.ask, "POST", f"/operator/dlq/poison/{id_}/replay", {})
+        with open(gate, "wb"):  # as soon as the payload has been applied; closing it lets the replay go on
+            nats_stack.database.query(gone, (id_,))
+        assert_problem(replayed.result(), 404, "DEAD_LETTER_NOT_FOUND")
+    assert client.inbox(user) == [] and actions(nats_stack, id_) == []
+    client.grant(user)
+    client.wait_sent(user)
 
 
 def test_an_event_that_cannot_be_read_fails_at_once_and_is_discarded(client, stack, run):
