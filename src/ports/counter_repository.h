@@ -25,7 +25,10 @@ struct counter_row {
 	struct slice user_id;
 	bool exists;
 	int64_t count;
-	int64_t version; /* grows by 1 with every change */
+	/* Grows by 1 with every change. The first version is the time of the counter's creation, in
+	 * milliseconds since 1970. So if an erased counter is created again, its versions are above
+	 * those that event streams and the cache have seen. */
+	int64_t version;
 	int64_t updated_us;
 
 	int64_t delta; /* the number that add() adds to `count` */

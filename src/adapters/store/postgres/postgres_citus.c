@@ -338,7 +338,8 @@ static const struct pg_statement counters[] = {
 	{"quipu_counters_make",
 		"WITH " CITUS_CLOCK " "
 		"INSERT INTO counters AS c (user_id, type, count, last_updated, version) "
-		"SELECT w.user_id, 'UnreadMessages', w.delta, " CITUS_NOW ", 1 "
+		"SELECT w.user_id, 'UnreadMessages', w.delta, " CITUS_NOW ", "
+		"  greatest(1, " CITUS_TO_US(CITUS_NOW) " / 1000) "
 		"FROM unnest($1::text[], $2::int8[]) AS w(user_id, delta) "
 		"ON CONFLICT (user_id, type) DO NOTHING "
 		"RETURNING c.user_id, c.count, c.version, " CITUS_TO_US("c.last_updated")},

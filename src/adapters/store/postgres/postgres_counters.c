@@ -117,7 +117,8 @@ static const struct pg_statement make_statement = {
 	"quipu_counters_make",
 	ADD_ROWS
 	"INSERT INTO counters AS c (user_id, type, count, last_updated, version) "
-	"SELECT w.user_id, w.type, w.delta, w.now, 1 "
+	"SELECT w.user_id, w.type, w.delta, w.now, "
+	"  greatest(1, " PG_TO_US("w.now") " / 1000) "
 	"FROM w "
 	"ON CONFLICT (user_id, type) DO NOTHING "
 	"RETURNING c.user_id, " ROW_COLUMNS,

@@ -44,7 +44,7 @@ static const char add_sql[] =
 
 static const char make_sql[] =
 	"INSERT INTO counters (user_id, type, count, last_updated, version) "
-	"VALUES (?1, " TYPE ", ?2, ?3, 1) "
+	"VALUES (?1, " TYPE ", ?2, ?3, max(1, ?3 / 1000)) "
 	"RETURNING count, version, last_updated";
 
 static const char find_sql[] =
