@@ -463,6 +463,17 @@ static void note_changed(struct branch *branch)
 	post_outlet(outlet);
 }
 
+static void note_all_changed(struct hub_entry *entry)
+{
+	for (struct branch *branch = entry->branches; branch; branch = branch->next)
+		note_changed(branch);
+}
+
+static int64_t newest_version(const struct hub_entry *entry)
+{
+	return entry->newest ? entry->newest->id : -1;
+}
+
 void hub_publish(struct hub *hub, struct slice key, int64_t version, struct slice data)
 {
 	uint64_t hash = hash_bytes(key);
@@ -473,8 +484,24 @@ void hub_publish(struct hub *hub, struct slice key, int64_t version, struct slic
 	if (entry && (!entry->newest || entry->newest->id < version)) {
 		stream_event_drop(entry->newest);
 		entry->newest = stream_event_new(version, data);
-		for (struct branch *branch = entry->branches; branch; branch = branch->next)
-			note_changed(branch);
+		note_all_changed(entry);
+	}
+	pthread_mutex_unlock(&hub->lock);
+}
+
+void hub_retract(struct hub *hub, const struct hub_key *key, struct slice data)
+{
+	uint64_t hash = hash_bytes(key->key);
+	struct hub_entry *entry;
+
+	if (key->version == 0)
+		return;
+	pthread_mutex_lock(&hub->lock);
+	entry = find_entry(hub, key->key, hash);
+	if (entry && newest_version(entry) == key->version) {
+		stream_event_drop(entry->newest);
+		entry->newest = stream_event_new(0, data);
+		note_all_changed(entry);
 	}
 	pthread_mutex_unlock(&hub->lock);
 }
@@ -490,16 +517,18 @@ bool hub_wants(struct hub *hub, struct slice key)
 	return wants;
 }
 
-size_t hub_keys(struct hub *hub, struct arena *arena, struct slice **keys)
+size_t hub_keys(struct hub *hub, struct arena *arena, struct hub_key **keys)
 {
 	size_t count = 0;
 
 	pthread_mutex_lock(&hub->lock);
-	*keys = arena_array(arena, struct slice, hub->entry_count);
+	*keys = arena_array(arena, struct hub_key, hub->entry_count);
 	for (size_t i = 0; i < hub->bucket_count; i++) {
 		for (const struct hub_entry *entry = hub->buckets[i]; entry; entry = entry->next)
-			(*keys)[count++] =
-				arena_copy(arena, slice_make(entry->key, entry->key_len));
+			(*keys)[count++] = (struct hub_key){
+				arena_copy(arena, slice_make(entry->key, entry->key_len)),
+				newest_version(entry),
+			};
 	}
 	assert(count == hub->entry_count);
 	pthread_mutex_unlock(&hub->lock);

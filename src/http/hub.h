@@ -10,7 +10,8 @@
  * A newer value replaces a value that a loop has not taken yet. So an old value may be skipped, but
  * the newest never is, and a loop wakes up only once for everything published since it last woke
  * up. The hub drops a value whose version is not above the newest version of its key. So a stream
- * never goes back to an older version, and threads may publish in any order.
+ * never goes back to an older version, and threads may publish in any order. hub_retract() is the
+ * exception: it says that the value of a key is gone.
  *
  * Publishing to a key without streams costs one look-up, and the hub stores nothing.
  *
@@ -54,11 +55,25 @@ void hub_publish(struct hub *hub, struct slice key, int64_t version, struct slic
  */
 bool hub_wants(struct hub *hub, struct slice key);
 
+struct hub_key {
+	struct slice key;
+	int64_t version; /* the newest version of the key, or -1 if none has been published */
+};
+
 /*
  * Sets `*keys` to copies, allocated from `arena`, of all keys that have streams now, and returns
  * the number of these keys. Thread-safe. For callers that know that another process has changed
  * values, but not which values.
  */
-size_t hub_keys(struct hub *hub, struct arena *arena, struct slice **keys);
+size_t hub_keys(struct hub *hub, struct arena *arena, struct hub_key **keys);
+
+/*
+ * Publishes with version 0 that there is no value of `key` any more; `data` is what clients get.
+ * `key` comes from a call of hub_keys() before the caller found that there is no value. If another
+ * version has been published since, or if the newest version is already 0, does nothing. Call it
+ * only if all values that streams are offered are published too, also those that were looked up.
+ * Thread-safe, like hub_publish().
+ */
+void hub_retract(struct hub *hub, const struct hub_key *key, struct slice data);
 
 #endif

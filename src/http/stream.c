@@ -126,9 +126,9 @@ static void note_change(struct stream *stream)
 
 /* ---- values ------------------------------------------------------------------------------ */
 
-void stream_offer_event(struct stream *stream, struct stream_event *event)
+static void take_event(struct stream *stream, struct stream_event *event)
 {
-	if (event->id <= stream->last_id || stream->is_ending)
+	if (stream->is_ending)
 		return;
 	stream->last_id = event->id;
 	if (stream->waiting)
@@ -138,11 +138,22 @@ void stream_offer_event(struct stream *stream, struct stream_event *event)
 	note_change(stream);
 }
 
+void stream_offer_event(struct stream *stream, struct stream_event *event)
+{
+	bool is_retraction = event->id == 0 && stream->last_id > 0;
+
+	if (event->id > stream->last_id || is_retraction)
+		take_event(stream, event);
+}
+
 void stream_offer(struct stream *stream, int64_t id, struct slice data)
 {
-	struct stream_event *event = stream_event_new(id, data);
+	struct stream_event *event;
 
-	stream_offer_event(stream, event);
+	if (id <= stream->last_id)
+		return;
+	event = stream_event_new(id, data);
+	take_event(stream, event);
 	stream_event_drop(event);
 }
 

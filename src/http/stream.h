@@ -50,7 +50,8 @@ struct stream_owner {
  *
  * Values with an id up to the request's Last-Event-ID are never sent, because the client already
  * knows them. So the ids of values must only grow: if they started over from a small number, a
- * client would receive nothing until an id exceeds its Last-Event-ID.
+ * client would receive nothing until an id exceeds its Last-Event-ID. Only the event with id 0 that
+ * hub_retract() publishes lets ids start over.
  *
  * For HEAD, or if there are too many streams (OVERLOADED), answers the request at once and returns
  * NULL.
@@ -70,8 +71,9 @@ struct stream *stream_open(struct request *request, struct stream_owner owner);
  */
 void stream_offer(struct stream *stream, int64_t id, struct slice data);
 
-/* Like stream_offer(), except that the value is an event that other streams share. The stream takes
- * its own reference. */
+/* Like stream_offer(), except that the value is an event that other streams share, and that an
+ * event with id 0 is also sent to a client that knows a higher id: it says that there is no value
+ * any more. The stream takes its own reference. */
 void stream_offer_event(struct stream *stream, struct stream_event *event);
 
 /*

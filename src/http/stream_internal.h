@@ -22,7 +22,7 @@ struct stream {
 	struct connection *connection; /* set after the head is written; NULL before */
 	struct stream_event *waiting;  /* the newest value, until it is written */
 	/* the highest id that was offered or that the client has already received, or -1 if there
-	 * is no such id */
+	 * is no such id; 0 after the value was retracted */
 	int64_t last_id;
 	/* the request's caller without its name, because the name is allocated from the request's
 	 * arena, which the stream outlives */

@@ -184,6 +184,25 @@ def test_events_that_are_delivered_again_do_not_bring_the_person_back(binary, se
     assert inbox(server, person) == [] and verify(binary, server).returncode == 0
 
 
+def test_streams_of_an_erased_person_show_0_and_go_on_with_newer_versions(binary, serve, store, unread_client):
+    server = serve(store, "--roles", "dialogs,counters")
+    client = unread_client(server)
+    person, other = new_user(), new_user()
+    for _ in range(3):
+        client.sent(other, person)
+    client.wait_count(person, 3)
+    with client.follow(person) as stream:
+        known = stream.until(3)[-1]
+        assert erase(binary, server, person).returncode == 0
+        assert stream.next() == (0, {"userId": person, "type": "UnreadMessages", "count": 0, "lastUpdated": None})
+        client.sent(other, person)
+        version, counter = stream.next()
+        assert version > known and counter["count"] == 1
+    client.wait_count(person, 1)
+    with client.follow(person, **{"Last-Event-ID": str(known)}) as stream:
+        assert stream.next() == (version, counter)
+
+
 def test_what_a_person_did_is_recorded_without_the_id(binary, serve, store, unread_client):
     server = serve(store, *ALL)
     client = unread_client(server)

@@ -257,7 +257,7 @@ static void get_keys(void *context, struct request *request)
 {
 	struct stream_fixture *fixture = context;
 	struct buffer body = buffer_make(&request->arena, 32);
-	struct slice *keys;
+	struct hub_key *keys;
 
 	buffer_int(&body, (int64_t)hub_keys(fixture->hub, &request->arena, &keys));
 	request_answer(request, answer_json(200, buffer_slice(&body)));

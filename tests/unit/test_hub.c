@@ -50,7 +50,7 @@ static void publish(const char *key, int64_t version)
 static size_t count_keys(void)
 {
 	struct arena arena;
-	struct slice *keys;
+	struct hub_key *keys;
 	size_t count;
 
 	arena_init(&arena, 4096);
@@ -116,6 +116,61 @@ static void an_older_version_is_never_sent(void **state)
 	client_close(&second);
 }
 
+/* Retracts the value of "a", as a caller does that has seen `version` as the newest. */
+static void retract(int64_t version)
+{
+	const struct hub_key key = {slice_of("a"), version};
+
+	hub_retract(fixture.hub, &key, slice_of("gone"));
+}
+
+static void a_value_that_is_gone_is_version_0_and_versions_start_over(void **state)
+{
+	struct stream_client first, second, knows;
+	struct client_event event;
+
+	(void)state;
+	follow(&first, "a");
+	assert_int_equal(client_next_id(&first), 0);
+	publish("a", 10);
+	assert_int_equal(client_next_id(&first), 10);
+	client_connect(&knows, stream_fixture_port(&fixture), 0);
+	client_get(&knows, "/streams/a", "Last-Event-ID: 500\r\n");
+	retract(10);
+	client_next(&first, &event);
+	assert_true(event.id == 0 && strcmp(event.data, "gone") == 0);
+	assert_int_equal(client_next_id(&knows), 0);
+	retract(10);
+	retract(0);
+	follow(&second, "a");
+	assert_int_equal(client_next_id(&second), 0);
+	publish("a", 7);
+	assert_int_equal(client_next_id(&first), 7); /* so nothing came before it */
+	assert_int_equal(client_next_id(&second), 7);
+	assert_int_equal(client_next_id(&knows), 7);
+	client_close(&first);
+	client_close(&second);
+	client_close(&knows);
+}
+
+static void a_value_that_came_meanwhile_is_not_retracted(void **state)
+{
+	struct stream_client client;
+
+	(void)state;
+	follow(&client, "a");
+	assert_int_equal(client_next_id(&client), 0);
+	publish("a", 1);
+	assert_int_equal(client_next_id(&client), 1);
+	retract(-1); /* seen before anything was published */
+	publish("a", 2);
+	retract(1);
+	assert_int_equal(client_next_id(&client), 2);
+	publish("a", 3);
+	assert_int_equal(client_next_id(&client), 3);
+	client_close(&client);
+}
+
 static void what_is_published_while_the_loop_is_busy_is_sent_as_one(void **state)
 {
 	struct stream_client client, publisher;
@@ -137,16 +192,18 @@ static void what_is_published_while_the_loop_is_busy_is_sent_as_one(void **state
 	client_close(&publisher);
 }
 
-static int compare_slices(const void *a, const void *b)
+static int compare_keys(const void *a, const void *b)
 {
-	return slice_compare(*(const struct slice *)a, *(const struct slice *)b);
+	const struct hub_key *left = a, *right = b;
+
+	return slice_compare(left->key, right->key);
 }
 
 static void the_keys_are_those_with_streams(void **state)
 {
 	struct stream_client clients[3];
 	struct arena arena;
-	struct slice *keys;
+	struct hub_key *keys;
 
 	(void)state;
 	assert_int_equal(count_keys(), 0);
@@ -155,9 +212,9 @@ static void the_keys_are_those_with_streams(void **state)
 	follow(&clients[2], "b");
 	arena_init(&arena, 4096);
 	assert_int_equal(hub_keys(fixture.hub, &arena, &keys), 2);
-	qsort(keys, 2, sizeof(*keys), compare_slices);
-	assert_slice(keys[0], "a");
-	assert_slice(keys[1], "b");
+	qsort(keys, 2, sizeof(*keys), compare_keys);
+	assert_slice(keys[0].key, "a");
+	assert_slice(keys[1].key, "b");
 	arena_release(&arena);
 	assert_true(hub_wants(fixture.hub, slice_of("b")));
 	assert_false(hub_wants(fixture.hub, slice_of("c")));
@@ -322,6 +379,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		with_server(every_stream_of_a_key_gets_its_values_on_every_loop),
 		with_server(an_older_version_is_never_sent),
+		with_server(a_value_that_is_gone_is_version_0_and_versions_start_over),
+		with_server(a_value_that_came_meanwhile_is_not_retracted),
 		cmocka_unit_test_setup_teardown(
 			what_is_published_while_the_loop_is_busy_is_sent_as_one, start_one, stop),
 		with_server(the_keys_are_those_with_streams),

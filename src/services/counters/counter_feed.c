@@ -32,12 +32,26 @@ struct counter_feed {
  * the feed of this process does not read these counters again. */
 static _Thread_local bool is_own;
 
-static void publish(struct hub *hub, struct arena *arena, const struct counter_row *row)
+static struct slice write_row(struct arena *arena, const struct counter_row *row)
 {
 	struct buffer data = buffer_make(arena, row->user_id.len + 128);
 
 	counter_write(&data, row);
-	hub_publish(hub, row->user_id, row->version, buffer_slice(&data));
+	return buffer_slice(&data);
+}
+
+static void publish(struct hub *hub, struct arena *arena, const struct counter_row *row)
+{
+	hub_publish(hub, row->user_id, row->version, write_row(arena, row));
+}
+
+/* Shows 0 to the streams of a user who has no counter, because the user has been erased. */
+static void retract(struct hub *hub, struct arena *arena, const struct hub_key *key)
+{
+	const struct counter_row absent = {.user_id = key->key};
+
+	if (key->version != 0)
+		hub_retract(hub, key, write_row(arena, &absent));
 }
 
 void counter_feed_publish(struct counters *counters, struct arena *arena,
@@ -59,25 +73,29 @@ void counter_feed_publish(struct counters *counters, struct arena *arena,
 
 /* ---- the thread -------------------------------------------------------------------------- */
 
-static int compare_ids(const void *a, const void *b)
+static int compare_keys(const void *a, const void *b)
 {
-	return slice_compare(*(const struct slice *)a, *(const struct slice *)b);
+	const struct hub_key *left = a, *right = b;
+
+	return slice_compare(left->key, right->key);
 }
 
-/* Reads and publishes the counters of at most CHUNK sorted ids. Returns false if the store does not
- * answer. */
-static bool look_up(struct counter_feed *feed, const struct slice *ids, size_t count)
+/* Reads and publishes the counters of at most CHUNK sorted users. Returns false if the store does
+ * not answer. */
+static bool look_up(struct counter_feed *feed, const struct hub_key *keys, size_t count)
 {
 	struct counter_row *rows = arena_array(&feed->arena, struct counter_row, count);
 
 	for (size_t i = 0; i < count; i++)
-		rows[i].user_id = ids[i];
+		rows[i].user_id = keys[i].key;
 	if (feed->counters->repository->ops->find(
 		    feed->counters->repository, feed->session, rows, count) != STATUS_OK)
 		return false;
 	for (size_t i = 0; i < count; i++) {
 		if (rows[i].exists)
 			publish(feed->counters->hub, &feed->arena, &rows[i]);
+		else
+			retract(feed->counters->hub, &feed->arena, &keys[i]);
 	}
 	return true;
 }
@@ -86,16 +104,16 @@ static bool look_up(struct counter_feed *feed, const struct slice *ids, size_t c
  * answer. */
 static bool look_at_all(struct counter_feed *feed)
 {
-	struct slice *ids;
+	struct hub_key *keys;
 	size_t count;
 
 	arena_reset(&feed->arena);
-	count = hub_keys(feed->counters->hub, &feed->arena, &ids);
-	qsort(ids, count, sizeof(*ids), compare_ids);
+	count = hub_keys(feed->counters->hub, &feed->arena, &keys);
+	qsort(keys, count, sizeof(*keys), compare_keys);
 	for (size_t first = 0; first < count; first += CHUNK) {
 		size_t left = count - first;
 
-		if (!look_up(feed, ids + first, left < CHUNK ? left : CHUNK))
+		if (!look_up(feed, keys + first, left < CHUNK ? left : CHUNK))
 			return false;
 	}
 	return true;

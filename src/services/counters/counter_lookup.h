@@ -17,6 +17,7 @@ struct counter_lookup {
 	bool is_list;          /* look up the list of all the user's counters, not just one */
 	int64_t version;       /* set by counter_look_up() */
 	struct stream *stream; /* the stream that waits for this value, or NULL */
+	struct hub *hub;       /* the hub of that stream */
 };
 
 extern const struct command_type counter_lookup_type;

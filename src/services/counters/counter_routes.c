@@ -37,8 +37,8 @@ static void get_counters(void *counters, struct request *request)
 
 /* ---- the stream -------------------------------------------------------------------------- */
 
-/* Starts the stream with the value from the lookup, or with a newer value if one arrived
- * meanwhile. */
+/* Starts the stream with the value from the lookup, or with a newer value if one arrived meanwhile.
+ * Publishes the value first: the feed retracts only what was published (see hub_retract()). */
 static void begin_stream(struct request *request, struct command *command)
 {
 	struct counter_lookup *lookup = counter_lookup_of(read_of(command));
@@ -47,6 +47,8 @@ static void begin_stream(struct request *request, struct command *command)
 		request_answer(request, command->answer);
 		return;
 	}
+	if (lookup->version > 0)
+		hub_publish(lookup->hub, command->key, lookup->version, command->answer.body);
 	stream_offer(lookup->stream, lookup->version, command->answer.body);
 	stream_start(lookup->stream);
 }
@@ -62,6 +64,7 @@ static void get_stream(void *context, struct request *request)
 	lookup = new_lookup(&input);
 	if (input_refuse(&input))
 		return;
+	lookup->hub = counters->hub;
 	lookup->stream = hub_subscribe(counters->hub, request, request->params[0]);
 	if (lookup->stream)
 		request_submit_then(request, lane_set_reader(counters->lanes),
