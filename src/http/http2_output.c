@@ -229,6 +229,7 @@ static void submit(struct http2 *http2, struct exchange *exchange)
 	request_finish(request);
 	body.source.ptr = nghttp2_session_get_stream_user_data(http2->session, id);
 	count = list_fields(http2, request, &common, fields, status);
+	request_count_bytes(request); /* e.g. the compressed body, which waits for the client */
 	if (!exchange->stream) {
 		exchange->rest = request->answer.body;
 		http2_move(http2, exchange, EXCHANGE_SENDING);

@@ -366,6 +366,19 @@ def test_answers_that_nobody_reads_stay_within_the_memory_of_clients(serve, sqli
     assert peak.kib - first < 32 * 1024
 
 
+def test_compressed_answers_that_nobody_reads_count_as_memory_of_clients(serve, sqlite_store):
+    """The page itself is not copied, but what gzip makes of it is. Compressed, a hundred exceed the limit several times;
+    without compression, they stay below half of it."""
+    server = serve(sqlite_store, *HOUR, "--client-bytes", 2 * MIB, "--loops", 1)
+    with Http2(server.port, settings={INITIAL_WINDOW: 0}) as greedy:
+        with pytest.raises((Ended, OSError)):
+            for _ in range(100):
+                stream = greedy.request("GET", "/openapi.json", headers=[("accept-encoding", "gzip")])
+                greedy.read_until(lambda: greedy.streams.get(stream, [None])[0])
+    assert ended(server, "memory") == 1
+    assert server.ask("GET", "/healthz").status == 200
+
+
 def test_idle_connections_give_way_for_the_memory_of_their_tables(serve, sqlite_store):
     server = serve(sqlite_store, *HOUR, "--client-bytes", MIB, "--loops", 1)
     connections = [Http2(server.port) for _ in range(100)]
