@@ -13,7 +13,8 @@
  * server waiting for as long as they can, while other clients are done in milliseconds.
  *
  * A connection is in no queue while its requests are being served, or while it carries a stream
- * whose client keeps reading. (For HTTP/2, see also WAITING_LITTLE in http2.c.)
+ * that was not closed and whose client keeps reading. (For HTTP/2, see also WAITING_LITTLE in
+ * http2.c.)
  *
  * Private to http/; used only on the loop's thread.
  */

@@ -14,7 +14,9 @@
  *               nghttp2
  *   sending     the last frame is in the output, or the  sent; freed when the output is written
  *               exchange is reset
- *   streaming   the event stream ends                    gone
+ *   streaming   stream_close()                           ending
+ *   ending      the last frame is sent, or the exchange  gone
+ *               is reset
  *   serving     the client resets the exchange           serving until the command is back
  *   any other   the client resets the exchange           gone
  *
@@ -41,6 +43,7 @@ enum exchange_state {
 	EXCHANGE_ANSWERED,
 	EXCHANGE_SENDING,
 	EXCHANGE_STREAMING,
+	EXCHANGE_ENDING,
 	EXCHANGE_SENT,
 	EXCHANGE_STATES
 };
@@ -51,7 +54,7 @@ struct exchange {
 	int32_t id; /* the stream id of HTTP/2 */
 	enum exchange_state state;
 	/* the last time at which the exchange entered a state, received the end of its head, or
-	 * sent data */
+	 * sent data; data that is sent while the exchange is ending does not change it */
 	int64_t since_ns;
 	struct request *request; /* NULL for an event stream */
 	struct stream *stream;   /* NULL for a request */

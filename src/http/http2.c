@@ -291,7 +291,8 @@ static bool is_idle(const struct connection *connection)
 {
 	const struct http2 *http2 = connection->http2;
 
-	return !is_served(http2) && http2->of[EXCHANGE_SENDING].count == 0;
+	return !is_served(http2) && http2->of[EXCHANGE_SENDING].count == 0 &&
+	       http2->of[EXCHANGE_ENDING].count == 0;
 }
 
 static bool is_between_requests(const struct connection *connection)
@@ -301,16 +302,20 @@ static bool is_between_requests(const struct connection *connection)
 	return http2->is_ending && http2->of[EXCHANGE_RECEIVING].count == 0;
 }
 
+static const struct exchange *longer(const struct exchange *a, const struct exchange *b)
+{
+	if (!a || !b)
+		return a ? a : b;
+	return a->since_ns <= b->since_ns ? a : b;
+}
+
 /* Returns the exchange that has waited longest for the client, which has to send the rest of a
- * request or to read an answer. Returns NULL if no exchange waits for the client. */
+ * request, or to read an answer or the end of an event stream. Returns NULL if no exchange waits
+ * for the client. */
 static const struct exchange *longest_waiting(const struct http2 *http2)
 {
-	const struct exchange *sends = http2->of[EXCHANGE_RECEIVING].first;
-	const struct exchange *reads = http2->of[EXCHANGE_SENDING].first;
-
-	if (!sends || !reads)
-		return sends ? sends : reads;
-	return sends->since_ns <= reads->since_ns ? sends : reads;
+	return longer(http2->of[EXCHANGE_RECEIVING].first,
+		longer(http2->of[EXCHANGE_SENDING].first, http2->of[EXCHANGE_ENDING].first));
 }
 
 static struct client_standing standing_of(const struct connection *connection)
@@ -320,7 +325,8 @@ static struct client_standing standing_of(const struct connection *connection)
 	struct client_standing standing = {
 		.state = CLIENT_HOLDS,
 		.since_ns = connection->active_ns,
-		.bytes = http2->memory.bytes + sizeof(*http2),
+		.bytes = http2->memory.bytes + sizeof(*http2) +
+			 http2->of[EXCHANGE_ENDING].count * sizeof(struct stream),
 	};
 
 	if (connection->write_backlog > 0) {
@@ -376,6 +382,8 @@ static void stream_began(
 
 static void stream_changed(struct connection *connection, struct stream *stream)
 {
+	if (stream->is_ending && stream->exchange.state == EXCHANGE_STREAMING)
+		http2_move(connection->http2, &stream->exchange, EXCHANGE_ENDING);
 	http2_resume(connection->http2, stream);
 }
 

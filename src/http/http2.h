@@ -16,7 +16,8 @@
  *   header fields              at most 64, with at most 16 KiB in total, as in HTTP/1.1
  *   frames that carry nothing  a budget, refilled by answers and over time; see http2_spend()
  *   time to send               --head-timeout and --body-timeout for each request
- *   time to read               --idle-timeout for each answer, --stream-stall for event streams
+ *   time to read               --idle-timeout for each answer, --stream-stall for event streams; an
+ *                              event stream that was closed has --stream-stall in total
  *   time on the loop           PUMP_WORK_MAX in one pump; then other connections go first
  */
 #ifndef QUIPU_HTTP_HTTP2_H

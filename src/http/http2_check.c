@@ -46,12 +46,12 @@ static void reset(struct http2 *http2, const struct exchange *exchange)
 	nghttp2_submit_rst_stream(http2->session, NGHTTP2_FLAG_NONE, exchange->id, NGHTTP2_CANCEL);
 }
 
-static void check_sending(struct http2 *http2, int64_t now)
+/* Resets the exchanges in `list` that have waited for their client for more than `most_ns`. */
+static void check_waiting(
+	struct http2 *http2, const struct exchange_list *list, int64_t now, int64_t most_ns)
 {
-	int64_t most = http2->connection->worker->limits->idle_timeout_ns;
-
-	for (struct exchange *e = http2->of[EXCHANGE_SENDING].first; e; e = e->next) {
-		if (now - e->since_ns <= most)
+	for (const struct exchange *e = list->first; e; e = e->next) {
+		if (now - e->since_ns <= most_ns)
 			return; /* the exchanges behind this one have waited less */
 		reset(http2, e);
 	}
@@ -61,7 +61,7 @@ static void check_stream(struct http2 *http2, struct exchange *exchange, int64_t
 {
 	struct http_worker *worker = http2->connection->worker;
 	struct stream *stream = exchange->stream;
-	bool waits = exchange->rest.len > 0 || stream->waiting || stream->is_ending;
+	bool waits = exchange->rest.len > 0 || stream->waiting;
 	int64_t quiet_ns = now - exchange->since_ns;
 
 	if (waits) {
@@ -78,16 +78,18 @@ static void check_stream(struct http2 *http2, struct exchange *exchange, int64_t
 static int64_t quiet_max(const struct http2 *http2)
 {
 	const struct server_limits *limits = http2->connection->worker->limits;
+	size_t streams = http2->of[EXCHANGE_STREAMING].count + http2->of[EXCHANGE_ENDING].count;
 
-	return http2->of[EXCHANGE_STREAMING].count > 0 ? limits->stream_stall_ns
-						       : limits->idle_timeout_ns;
+	return streams > 0 ? limits->stream_stall_ns : limits->idle_timeout_ns;
 }
 
 void http2_check(struct connection *connection, int64_t now)
 {
 	struct http2 *http2 = connection->http2;
+	const struct server_limits *limits = connection->worker->limits;
 	int64_t quiet_ns = now - connection->active_ns;
 	bool waits_for_us = connection->input.len > 0;
+	struct exchange *next;
 
 	http2_earn(http2, BUDGET_PER_SWEEP);
 	if (connection->write_backlog > 0) {
@@ -97,12 +99,14 @@ void http2_check(struct connection *connection, int64_t now)
 	}
 	if (!waits_for_us)
 		check_receiving(http2, now);
-	check_sending(http2, now);
-	for (struct exchange *e = http2->of[EXCHANGE_STREAMING].first; e; e = e->next)
+	check_waiting(http2, &http2->of[EXCHANGE_SENDING], now, limits->idle_timeout_ns);
+	check_waiting(http2, &http2->of[EXCHANGE_ENDING], now, limits->stream_stall_ns);
+	for (struct exchange *e = http2->of[EXCHANGE_STREAMING].first; e; e = next) {
+		next = e->next; /* stream_close() moves the exchange to another list */
 		check_stream(http2, e, now);
+	}
 	check_drain(http2);
-	if (!waits_for_us && http2_requests(http2) == 0 &&
-		quiet_ns > connection->worker->limits->idle_timeout_ns)
+	if (!waits_for_us && http2_requests(http2) == 0 && quiet_ns > limits->idle_timeout_ns)
 		http2_end_gently(http2);
 	if (nghttp2_session_want_write(http2->session) || http2->of[EXCHANGE_ANSWERED].count > 0)
 		worker_mark_dirty(connection->worker, connection);

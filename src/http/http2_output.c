@@ -121,9 +121,9 @@ static int on_data_frame(nghttp2_session *session, nghttp2_frame *frame, const u
 	exchange->rest = slice_make(exchange->rest.data + len, exchange->rest.len - len);
 	if (exchange->rest.len == 0 || len >= DATA_FULL)
 		http2_earn(http2, CREDIT_DATA);
-	if (exchange->stream)
+	if (exchange->state == EXCHANGE_STREAMING)
 		exchange->since_ns = now_ns(http2);
-	else
+	else if (exchange->state == EXCHANGE_SENDING)
 		/* moves the exchange to the end of the list, behind exchanges that have waited
 		 * longer */
 		http2_move(http2, exchange, EXCHANGE_SENDING);
@@ -259,7 +259,7 @@ void http2_begin_stream(struct http2 *http2, struct exchange *exchange, struct s
 		.event = stream_event_of(exchange->request->answer.body),
 	};
 	carried->rest = slice_make(carried->event->bytes, carried->event->len);
-	http2_move(http2, carried, EXCHANGE_STREAMING);
+	http2_move(http2, carried, stream->is_ending ? EXCHANGE_ENDING : EXCHANGE_STREAMING);
 	nghttp2_session_set_stream_user_data(http2->session, carried->id, carried);
 }
 

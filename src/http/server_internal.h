@@ -10,7 +10,7 @@ struct http_worker;
 /*
  * If fewer than `most` streams are open, counts one more and returns true; otherwise returns false.
  * All workers share this count, so two workers cannot both open the last allowed stream. Call
- * server_return_stream() when the stream ends. Thread-safe.
+ * server_return_stream() when the stream is closed or ends. Thread-safe.
  */
 bool server_take_stream(struct server *server, size_t most);
 void server_return_stream(struct server *server);

@@ -185,9 +185,19 @@ static void call_owner(struct stream *stream)
 		owner.closed(owner.context, stream);
 }
 
+/* An ending stream no longer counts as open, although its client may still have to read the rest of
+ * a value. Otherwise one user could prevent all others from opening streams, with a client that
+ * does not read. */
+static void begin_ending(struct stream *stream)
+{
+	if (!stream->is_ending)
+		worker_return_stream(stream->worker);
+	stream->is_ending = true;
+}
+
 void stream_close(struct stream *stream)
 {
-	stream->is_ending = true;
+	begin_ending(stream);
 	stream_event_drop(stream->waiting);
 	stream->waiting = NULL;
 	if (stream->connection || stream->request->is_stream)
@@ -202,7 +212,7 @@ void stream_end(struct stream *stream)
 		stream->request->stream = NULL;
 	if (stream->connection)
 		stream->connection->protocol->stream_ended(stream->connection, stream);
-	worker_return_stream(stream->worker);
+	begin_ending(stream);
 	call_owner(stream);
 	stream_event_drop(stream->waiting);
 	free(stream);

@@ -16,7 +16,9 @@
  *              keys of the guard change
  *
  * When a stream is gone, its owner is called once, and pointers to the stream are no longer valid.
- * Where the table says that the connection is closed, HTTP/2 ends only the stream's exchange.
+ * Where the table says that the connection is closed, HTTP/2 ends only the stream's exchange, and
+ * resets it if the client has not read the rest of the value --stream-stall after stream_close().
+ * From stream_close() on, the stream no longer counts as open.
  *
  * In HTTP/1.1 the body has no Content-Length and is not chunked, because HTTP/1.0 clients cannot
  * read chunks; the body ends with the connection. A client can still detect an incomplete event,

@@ -28,7 +28,7 @@ struct stream {
 	 * arena, which the stream outlives */
 	struct caller caller;
 	struct exchange exchange; /* carries the stream in HTTP/2; unused in HTTP/1.1 */
-	bool is_ending;
+	bool is_ending; /* the stream no longer counts as open, and takes no further value */
 };
 
 /* Moves the stream from its request to the connection and sets the body of the answer. Called just

@@ -112,7 +112,7 @@ void worker_free_memory(struct http_worker *worker);
 /*
  * Counts one more open stream of the whole server and returns true. If too many streams are open,
  * returns false instead. An eighth of --max-connections is reserved for requests, because streams
- * may stay open for ever. Call worker_return_stream() when the stream ends.
+ * may stay open for ever. Call worker_return_stream() when the stream is closed or ends.
  */
 bool worker_take_stream(struct http_worker *worker);
 void worker_return_stream(struct http_worker *worker);
