@@ -57,6 +57,18 @@ static void check_waiting(
 	}
 }
 
+/* Closes the streams whose callers may be refused now, whether or not their clients read. */
+static void close_lost_streams(struct http2 *http2)
+{
+	struct exchange *next;
+
+	for (struct exchange *e = http2->of[EXCHANGE_STREAMING].first; e; e = next) {
+		next = e->next; /* stream_close() moves the exchange to another list */
+		if (stream_has_lost_caller(e->stream))
+			stream_close(e->stream);
+	}
+}
+
 static void check_stream(struct http2 *http2, struct exchange *exchange, int64_t now)
 {
 	struct http_worker *worker = http2->connection->worker;
@@ -67,8 +79,6 @@ static void check_stream(struct http2 *http2, struct exchange *exchange, int64_t
 	if (waits) {
 		if (quiet_ns > worker->limits->stream_stall_ns)
 			reset(http2, exchange);
-	} else if (stream_has_lost_caller(stream)) {
-		stream_close(stream);
 	} else if (quiet_ns >= worker->limits->heartbeat_ns && worker->heartbeats_left > 0) {
 		worker->heartbeats_left--;
 		http2_send_heartbeat(http2, stream);
@@ -89,9 +99,9 @@ void http2_check(struct connection *connection, int64_t now)
 	const struct server_limits *limits = connection->worker->limits;
 	int64_t quiet_ns = now - connection->active_ns;
 	bool waits_for_us = connection->input.len > 0;
-	struct exchange *next;
 
 	http2_earn(http2, BUDGET_PER_SWEEP);
+	close_lost_streams(http2);
 	if (connection->write_backlog > 0) {
 		if (quiet_ns > quiet_max(http2))
 			connection_close(connection);
@@ -101,10 +111,8 @@ void http2_check(struct connection *connection, int64_t now)
 		check_receiving(http2, now);
 	check_waiting(http2, &http2->of[EXCHANGE_SENDING], now, limits->idle_timeout_ns);
 	check_waiting(http2, &http2->of[EXCHANGE_ENDING], now, limits->stream_stall_ns);
-	for (struct exchange *e = http2->of[EXCHANGE_STREAMING].first; e; e = next) {
-		next = e->next; /* stream_close() moves the exchange to another list */
+	for (struct exchange *e = http2->of[EXCHANGE_STREAMING].first; e; e = e->next)
 		check_stream(http2, e, now);
-	}
 	check_drain(http2);
 	if (!waits_for_us && http2_requests(http2) == 0 && quiet_ns > limits->idle_timeout_ns)
 		http2_end_gently(http2);

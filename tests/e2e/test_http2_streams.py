@@ -7,7 +7,8 @@ import signal
 import hyperframe.frame as frames
 import pytest
 
-from harness.http2 import CANCEL, INITIAL_WINDOW, NO_ERROR, Http2, Reset
+from harness.http2 import CANCEL, INITIAL_WINDOW, LARGEST_WINDOW, NO_ERROR, Http2, Reset
+from harness.keys import KeyFile
 from harness.unread import new_user
 from harness.waiting import wait_until
 
@@ -97,6 +98,54 @@ def test_a_reader_that_stalls_loses_its_stream_alone(serve, sqlite_store, unread
         assert unread.count(bob) == 0
         connection.send(frames.SettingsFrame(0, settings={INITIAL_WINDOW: 65535}))
         assert connection.ask("GET", "/healthz").status == 200
+
+
+@pytest.fixture
+def guarded(serve, sqlite_store, binary, tmp_path):
+    """A server with two keys. Nothing times out there."""
+    keys = KeyFile(binary, tmp_path / "keys")
+    kept, dropped = keys.new("kept", "internal"), keys.new("dropped", "internal")
+    server = serve(sqlite_store, *ROLES, "--api-keys", keys.path, "--stream-stall", "1h", "--idle-timeout", "1h")
+
+    def drop():
+        keys.drop(dropped)
+        keys.reload(server)
+
+    return server, kept, dropped, drop
+
+
+def streams_of(server, key):
+    return server.metrics(key.headers)["quipu_http_streams"]
+
+
+def begin(connection, key):
+    stream = connection.request("GET", path(new_user()), headers=[("authorization", f"Bearer {key.shown}")])
+    connection.read_until(lambda: connection.streams.get(stream, [None])[0])
+    return stream
+
+
+def test_a_stream_whose_key_is_removed_ends_although_it_has_no_window(guarded):
+    server, kept, dropped, drop = guarded
+    with Http2(server.port, settings={INITIAL_WINDOW: 10}) as connection:
+        stream = begin(connection, dropped)
+        assert streams_of(server, kept) == 1
+        drop()
+        wait_until(lambda: streams_of(server, kept) == 0, "the stream has ended")
+        connection.open_window(100000, stream)
+        connection.read_until(lambda: connection.streams[stream][2])
+        assert len(events(connection, stream)) == 1  # which was being written
+
+
+def test_a_stream_whose_key_is_removed_ends_although_its_connection_is_not_read(guarded):
+    server, kept, dropped, drop = guarded
+    with Http2(server.port, settings={INITIAL_WINDOW: LARGEST_WINDOW}, receive_buffer=4096) as connection:
+        connection.open_window()
+        begin(connection, dropped)
+        heads = [connection.head("GET", "/openapi.json") for _ in range(60)]
+        connection.send(*heads)
+        wait_until(lambda: server.metrics(kept.headers)["quipu_http_requests_in_flight"] > 30, "answers that are not read")
+        drop()
+        wait_until(lambda: streams_of(server, kept) == 0, "the stream has ended")
 
 
 def test_a_quiet_stream_sends_heartbeats(serve, sqlite_store):
