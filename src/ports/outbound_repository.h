@@ -44,7 +44,8 @@ struct outbound_repository_ops {
 
 	/* Stores messages as PENDING and due at once, unless the sender has taken them before. The
 	 * stored messages will be claimed in the order of the array. Ids are unique. Must be called
-	 * in a transaction. */
+	 * in a transaction that has not found the messages in sent_messages. Returns RERUN if
+	 * another session has added one of them there since then, because it erased the user. */
 	QP_MUST_CHECK enum status (*put)(const struct outbound_repository *repository,
 		struct session *session, struct outbound_message *messages, size_t count);
 

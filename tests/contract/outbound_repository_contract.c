@@ -2,7 +2,10 @@
  * What ports/outbound_repository.h promises, on one engine, with its dead letters; what it claims
  * like others is in claim_contract.c.
  */
+#include "base/uuid.h"
 #include "engine.h"
+#include "services/gateway/gateway.h"
+#include "services/gateway/sender.h"
 
 #define SECOND_US 1000000LL
 #define START_US 1767855000123456LL
@@ -403,6 +406,151 @@ static void a_message_that_nobody_takes_is_forgotten_after_its_time(void **state
 	assert_false(find(engine, id).exists);
 }
 
+/* ---- an erasure while the sender takes a message ------------------------------------------ */
+
+/* Erases the user, in another session, after one of the calls of find(). */
+struct erasing_sent {
+	struct sent_repository base;
+	struct engine *engine;
+	int *calls_left; /* how many calls of find() are left until then */
+};
+
+/* Returns how many rows it has erased. */
+static int64_t erase_step(struct engine *engine)
+{
+	const struct eraser *eraser = engine->limits->eraser;
+	struct erasure erasure = {
+		.user_id = engine_name(engine, "user"),
+		.pseudonym = engine_name(engine, "erased"),
+		.limit = 1000,
+	};
+	int64_t rows = 0;
+
+	engine_begin(engine->session);
+	assert_int_equal(eraser->ops->erase(eraser, engine->session, &erasure), STATUS_OK);
+	engine_commit(engine->session);
+	for (size_t i = 0; i < eraser->place_count; i++)
+		rows += erasure.rows[i];
+	return rows;
+}
+
+static enum status find_and_erase(const struct sent_repository *repository, struct session *session,
+	struct sent_message *messages, size_t count)
+{
+	const struct erasing_sent *erasing = (const struct erasing_sent *)repository;
+	struct engine *engine = erasing->engine;
+	enum status status = engine->sent->ops->find(engine->sent, session, messages, count);
+
+	if (--*erasing->calls_left == 0) {
+		assert_int_equal(erase_step(engine), 1);
+		assert_int_equal(erase_step(engine), 0);
+	}
+	return status;
+}
+
+static const struct sent_repository_ops erasing_ops = {.find = find_and_erase};
+
+/* Its messageId is `message_id`, if that is not empty. */
+static struct slice event_of(struct engine *engine, struct slice message_id)
+{
+	struct buffer event = buffer_make(&engine->arena, 256);
+
+	buffer_char(&event, '{');
+	if (message_id.len > 0)
+		buffer_member(&event, "messageId", message_id);
+	buffer_member(&event, "userId", engine_name(engine, "user"));
+	buffer_member(&event, "message", slice_of("Hello!"));
+	buffer_char(&event, '}');
+	return buffer_slice(&event);
+}
+
+/* Lets the sender take the delivery, as an intake does it. Returns how many attempts that took. */
+static int take(struct engine *engine, struct sender *sender, const struct bus_delivery *delivery)
+{
+	struct session *session = engine_session(engine, SESSION_WRITE);
+	struct intake_item item = {.delivery = delivery};
+	struct intake_batch batch = {.items = &item, .count = 1, .arena = &engine->arena};
+	enum status status = STATUS_RERUN;
+	size_t repeated = 0;
+	int attempts = 0;
+
+	while (status == STATUS_RERUN) {
+		assert_true(++attempts < 10);
+		engine_begin(session);
+		status = sender_apply(sender, session, &batch, &repeated);
+	}
+	assert_int_equal(status, STATUS_OK);
+	engine_commit(session);
+	assert_null(item.poison);
+	assert_int_equal(repeated, 1);
+	return attempts;
+}
+
+/* Lets the sender take the delivery. Its user is erased after the given call of find(). Returns how
+ * many attempts that took. */
+static int take_while_erased(
+	struct engine *engine, const struct bus_delivery *delivery, int erased_after)
+{
+	struct erasing_sent sent = {{&erasing_ops}, engine, &erased_after};
+	struct sender sender = {.repository = engine->outbound, .sent = &sent.base};
+	int attempts = take(engine, &sender, delivery);
+
+	assert_true(erased_after <= 0);
+	assert_int_equal(engine_count(engine, "outbound_messages WHERE aggregate_key = '%s'",
+				 engine_name(engine, "user").data),
+		0);
+	return attempts;
+}
+
+/* Only between two sessions of PostgreSQL: on SQLite an erasure waits for the sender. */
+static void a_queued_message_that_is_erased_while_it_is_taken_is_not_sent(void **state)
+{
+	struct engine *engine = *state;
+	struct slice id = engine_uuid(engine, "a");
+	struct bus_delivery delivery = {.value = event_of(engine, id)};
+
+	if (!engine_is_a_server())
+		return;
+	note(engine, id);
+	assert_int_equal(take_while_erased(engine, &delivery, 1), 2);
+}
+
+static void a_repeated_message_that_is_erased_while_it_is_taken_is_not_sent_again(void **state)
+{
+	struct engine *engine = *state;
+	struct outbound_message message = message_of(engine, "a");
+	struct bus_delivery delivery = {.value = event_of(engine, message.id)};
+
+	if (!engine_is_a_server())
+		return;
+	message.message_id = message.id;
+	put(engine, &message, 1);
+	end(engine, message.id, CLAIM_DONE);
+	assert_int_equal(take_while_erased(engine, &delivery, 1), 2);
+}
+
+/* The sender looks for the former id of a message without messageId in a second call of find(). */
+static void a_message_with_a_former_id_that_is_erased_while_it_is_taken_is_not_sent_again(
+	void **state)
+{
+	struct engine *engine = *state;
+	struct outbound_message message = message_of(engine, "position");
+	struct bus_delivery delivery = {.value = event_of(engine, slice_of("")),
+		.position = message.message_id,
+		.identity = engine_name(engine, "identity")};
+	struct buffer name = buffer_make(&engine->arena, 64);
+	char id[UUID_SIZE];
+
+	if (!engine_is_a_server())
+		return;
+	buffer_add(&name, slice_make(GATEWAY_CHANNEL, sizeof(GATEWAY_CHANNEL)));
+	buffer_add(&name, message.message_id);
+	uuid_of_name(buffer_slice(&name), id);
+	message.id = slice_of(id);
+	put(engine, &message, 1);
+	assert_int_equal(take_while_erased(engine, &delivery, 2), 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -420,6 +568,10 @@ int main(void)
 		ENGINE_TEST(a_message_that_the_sender_took_first_is_not_queued_again),
 		ENGINE_TEST(a_message_that_is_queued_and_taken_at_once_is_shown_as_taken_and_swept),
 		ENGINE_TEST(a_message_that_nobody_takes_is_forgotten_after_its_time),
+		ENGINE_TEST(a_queued_message_that_is_erased_while_it_is_taken_is_not_sent),
+		ENGINE_TEST(a_repeated_message_that_is_erased_while_it_is_taken_is_not_sent_again),
+		ENGINE_TEST(
+			a_message_with_a_former_id_that_is_erased_while_it_is_taken_is_not_sent_again),
 	};
 
 	return cmocka_run_group_tests_name("outbound messages", tests, NULL, NULL);

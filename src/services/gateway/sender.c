@@ -205,6 +205,8 @@ static size_t drop_former(struct outbound_message *messages, size_t count,
 /*
  * Drops each message that has no id and that an earlier version of Quipu has already stored. That
  * version identified such messages by their position alone, and its records are kept for 30 days.
+ * Rows are looked up before sent_messages, because an erasure may move a message from one to the
+ * other between the two statements.
  */
 static enum status drop_known_by_position(const struct sender *sender, struct session *session,
 	struct arena *arena, struct outbound_message *messages, size_t *count)
@@ -226,9 +228,9 @@ static enum status drop_known_by_position(const struct sender *sender, struct se
 		former[sent_count].id = row_id(arena, messages[i].position);
 		sent[sent_count++].message_id = messages[i].position;
 	}
-	status = find_sent(sender, session, sent, &sent_count);
+	status = sender->repository->ops->know(sender->repository, session, former, wanted);
 	if (status == STATUS_OK)
-		status = sender->repository->ops->know(sender->repository, session, former, wanted);
+		status = find_sent(sender, session, sent, &sent_count);
 	if (status == STATUS_OK)
 		*count = drop_former(messages, *count, former, sent, sent_count);
 	return status;

@@ -44,6 +44,15 @@ static const struct pg_statement unqueue_statement = {
 	"DELETE FROM queued_messages WHERE id = ANY ($1::text[]::uuid[])",
 };
 
+/* A transaction does not lock what it does not find in sent_messages. put() therefore looks there
+ * after it has inserted the messages and deleted them from queued_messages. These statements wait
+ * for an eraser that deletes the same messages; whatever it has added to sent_messages, this
+ * statement then sees. */
+static const struct pg_statement erased_statement = {
+	"quipu_outbound_erased",
+	"SELECT 1 FROM sent_messages WHERE message_id = ANY ($1::text[])",
+};
+
 static const struct pg_statement know_statement = {
 	"quipu_outbound_know",
 	"SELECT w.n FROM " PG_PLACES " JOIN outbound_messages o ON o.id = w.id::uuid",
@@ -132,25 +141,39 @@ static enum status note(const struct outbound_repository *repository, struct ses
 	return pg_flush(session);
 }
 
-/* put_statement returns the ids that are new, in the order of `messages`. */
+/* Sets is_new. `result` has the ids of the new messages, in the order of `messages`. */
+static void flag_new(const PGresult *result, struct outbound_message *messages, size_t count)
+{
+	int row = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		messages[i].is_new = row < PQntuples(result) &&
+				     slice_equal(pg_slice(result, row, 0), messages[i].id);
+		row += messages[i].is_new;
+	}
+}
+
 static enum status put(const struct outbound_repository *repository, struct session *base,
 	struct outbound_message *messages, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
 	struct pg_param ids = pg_param_ids(session, &messages->id, sizeof(*messages), count);
+	struct pg_param message_ids =
+		pg_param_ids(session, &messages->message_id, sizeof(*messages), count);
 	enum status status;
-	int row = 0;
 
 	pg_queue_all(session, &put_statement, &put_shape, messages, count);
 	pg_queue(session, &unqueue_statement, &ids, 1);
+	pg_queue(session, &erased_statement, &message_ids, 1);
 	status = pg_flush(session);
-	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
-		messages[i].is_new =
-			row < PQntuples(session->results[0]) &&
-			slice_equal(pg_slice(session->results[0], row, 0), messages[i].id);
-		row += messages[i].is_new;
+	if (status != STATUS_OK)
+		return status;
+	if (PQntuples(session->results[2]) > 0) {
+		base->ops->rollback(base);
+		return STATUS_RERUN;
 	}
-	return status;
+	flag_new(session->results[0], messages, count);
+	return STATUS_OK;
 }
 
 static enum status know(const struct outbound_repository *repository, struct session *base,
