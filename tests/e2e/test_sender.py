@@ -86,7 +86,8 @@ def test_a_restart_prints_nothing_again(serve, gateway_client, stack):
 
 
 def test_only_user_and_message_are_required_and_both_kinds_of_user_id_are_taken(serve, queue):
-    queue.put_into_queue([event("one"), event("two", 1001), event("three", messageId="m-3", extra=[1, {"a": None}])])
+    queue.put_into_queue([event("one"), event("two", 1001),
+                          event("three", messageId="m" * 128, extra=[1, {"a": None}])])
     server = serve(queue)
     wait_for("three", server)
     assert sms_sent(server) == [("someone", "one"), ("1001", "two"), ("someone", "three")]
@@ -149,6 +150,7 @@ MALFORMED = {
     "blank user": b'{"userId":" ","message":"x"}',
     "message of a wrong type": b'{"userId":"a","message":5}',
     "null": b'{"userId":null,"message":null}',
+    "id of 129 bytes": event("x", messageId="m" * 129),
     "user past int64": b'{"userId":99999999999999999999,"message":"x"}',
     "NUL in the user": rb'{"userId":"a\u0000","message":"x"}',
     "NUL in the message": rb'{"userId":"a","message":"x\u0000"}',
