@@ -32,6 +32,9 @@
 #define PRODUCE 0 /* the protocol's numbers of requests */
 #define FETCH 1
 #define ROUNDS_PER_ERROR 50
+#define LARGE_COUNT 24
+#define LARGE_SIZE 900000
+#define HELD_BYTES_MAX (16 * 1024 * 1024)
 
 struct cluster {
 	rd_kafka_t *rk;
@@ -40,6 +43,7 @@ struct cluster {
 	struct bus *bus;
 	struct producer *producer;
 	struct consumer *consumer; /* NULL: none is open */
+	struct consumer *other;    /* of another group; NULL: none is open */
 
 	/* Everything that was published, by number. */
 	struct bus_message sent[MESSAGES_MAX];
@@ -127,6 +131,8 @@ static int teardown(void **state)
 	struct cluster *cluster = *state;
 
 	close_consumer(cluster);
+	if (cluster->other)
+		cluster->other->ops->close(cluster->other);
 	cluster->producer->ops->close(cluster->producer);
 	cluster->bus->ops->free(cluster->bus);
 	rd_kafka_mock_cluster_destroy(cluster->mock);
@@ -548,6 +554,72 @@ static void a_message_that_is_too_large_is_refused_alone(void **state)
 	assert_fates_are_true(cluster);
 }
 
+/* ---- messages that are not acknowledged --------------------------------------------------- */
+
+static void publish_large(struct cluster *cluster)
+{
+	struct bus_message *message = make(cluster, 1);
+	char *value = qp_calloc(LARGE_SIZE, 1);
+
+	message->value = slice_make(value, LARGE_SIZE);
+	assert_int_equal(publish(cluster, message, 1, HANG_MS), STATUS_OK);
+	assert_int_equal(message->fate, BUS_CONFIRMED);
+	free(value);
+}
+
+/* Returns how many messages the consumer holds now. */
+static size_t fetch_large(struct consumer *consumer)
+{
+	struct bus_delivery deliveries[LARGE_COUNT + 1];
+	size_t count = 0;
+
+	assert_int_equal(
+		consumer->ops->fetch(consumer, deliveries, LARGE_COUNT + 1, &count, in_ms(100)),
+		STATUS_OK);
+	assert_true(count * LARGE_SIZE < HELD_BYTES_MAX + LARGE_SIZE);
+	return count;
+}
+
+/* Fetches until the consumer holds `wanted` messages or is full. */
+static void hold_large(struct consumer *consumer, size_t wanted)
+{
+	int64_t deadline_ns = hang_deadline_ns();
+	size_t count = 0;
+
+	while (count < wanted && count * LARGE_SIZE < HELD_BYTES_MAX) {
+		assert_true(clock_steady_ns(&clock_system) < deadline_ns);
+		count = fetch_large(consumer);
+	}
+}
+
+static void acknowledge_large(struct consumer *consumer, size_t wanted)
+{
+	int64_t deadline_ns = hang_deadline_ns();
+
+	for (size_t done = 0, count; done < wanted; done += count) {
+		assert_true(clock_steady_ns(&clock_system) < deadline_ns);
+		count = fetch_large(consumer);
+		assert_int_equal(consumer->ops->ack(consumer, count), STATUS_OK);
+	}
+}
+
+/* The consumer of another group, which acknowledges every message, shows that the messages have
+ * arrived. They are published one by one, because the mock cluster keeps 5 MiB per partition. */
+static void a_consumer_that_acknowledges_nothing_holds_a_limited_number_of_bytes(void **state)
+{
+	struct cluster *cluster = *state;
+	struct consumer *consumer = open_consumer(cluster);
+
+	cluster->other = cluster->bus->ops->open_consumer(cluster->bus, "events", "other");
+	for (size_t i = 0; i < LARGE_COUNT; i++) {
+		publish_large(cluster);
+		acknowledge_large(cluster->other, 1);
+		hold_large(consumer, i + 1);
+	}
+	acknowledge_large(consumer, LARGE_COUNT);
+	assert_int_equal(fetch_large(consumer), 0);
+}
+
 /* ---- logs that get shorter ---------------------------------------------------------------- */
 
 /* The consumer's connection stays. librdkafka goes to the beginning of the log by itself, unless it
@@ -590,6 +662,7 @@ int main(void)
 		FAULT_TEST(errors_become_the_right_fates),
 		FAULT_TEST(an_error_hits_only_the_messages_of_its_request),
 		FAULT_TEST(a_message_that_is_too_large_is_refused_alone),
+		FAULT_TEST(a_consumer_that_acknowledges_nothing_holds_a_limited_number_of_bytes),
 		FAULT_TEST(an_older_message_than_the_last_one_is_a_loss),
 		/* the last one, because it leaves a client behind that only exit() ends */
 		FAULT_TEST(a_consumer_ends_while_its_brokers_do_not_answer),

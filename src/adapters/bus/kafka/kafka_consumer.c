@@ -30,8 +30,8 @@
 #include "adapters/shared/growing.h"
 #include "base/log.h"
 
-/* A fetch that has a message to return stops polling once it has polled this many bytes, including
- * the bytes of skipped messages. */
+/* A fetch that has a message to return stops polling once the held messages and the messages that
+ * it has skipped have this many bytes. A consumer that holds this many bytes is full. */
 #define FETCH_BYTES_MAX (16 * 1024 * 1024)
 
 #define COMMIT_TIMEOUT_MS 5000
@@ -56,8 +56,9 @@ struct kafka_consumer {
 	rd_kafka_message_t **held; /* in order of arrival */
 	size_t held_size;
 	size_t held_count;
-	size_t given; /* how many held messages the last fetch returned */
-	size_t acked; /* how many messages of the last fetch are acknowledged */
+	size_t held_bytes; /* in the held messages */
+	size_t given;      /* how many held messages the last fetch returned */
+	size_t acked;      /* how many messages of the last fetch are acknowledged */
 
 	/* for each partition, the offset up to which messages were skipped */
 	rd_kafka_topic_partition_list_t *skipped;
@@ -97,11 +98,23 @@ static struct kafka_consumer *consumer_of(struct consumer *base)
 
 /* ---- held messages ----------------------------------------------------------------------- */
 
+static size_t bytes_of(const rd_kafka_message_t *message)
+{
+	return message->len + message->key_len;
+}
+
+/* Returns true if the consumer may hold no more messages than it holds. */
+static bool is_full(const struct kafka_consumer *consumer, size_t max)
+{
+	return consumer->held_count >= max || consumer->held_bytes >= FETCH_BYTES_MAX;
+}
+
 static void hold(struct kafka_consumer *consumer, rd_kafka_message_t *message)
 {
 	consumer->held = growing_reserve((void *)consumer->held, consumer->held_count,
 		&consumer->held_size, sizeof(consumer->held[0]));
 	consumer->held[consumer->held_count++] = message;
+	consumer->held_bytes += bytes_of(message);
 
 	/* The commit of this message covers the messages that were skipped before it. */
 	rd_kafka_topic_partition_list_del(consumer->skipped, consumer->topic, message->partition);
@@ -122,10 +135,12 @@ static void drop(struct kafka_consumer *consumer, size_t count,
 
 		for (int p = 0; partitions && !chosen && p < partitions->cnt; p++)
 			chosen = partitions->elems[p].partition == message->partition;
-		if (chosen)
-			rd_kafka_message_destroy(message);
-		else
+		if (!chosen) {
 			consumer->held[kept++] = message;
+			continue;
+		}
+		consumer->held_bytes -= bytes_of(message);
+		rd_kafka_message_destroy(message);
 	}
 	consumer->held_count = kept;
 }
@@ -313,8 +328,8 @@ static rd_kafka_message_t *poll_client(struct kafka_consumer *consumer, int time
 	return rd_kafka_consumer_poll(client->rk, timeout_ms);
 }
 
-/* Polls once. Returns true if anything arrived. If the consumer already holds `max` messages, drops
- * the new message and makes it arrive again later. */
+/* Polls once. Returns true if anything arrived. If the consumer is full, drops the new message and
+ * makes it arrive again later. Adds the bytes of a message that is held or skipped to `*bytes`. */
 static bool poll_one(struct kafka_consumer *consumer, size_t max, int timeout_ms, size_t *bytes)
 {
 	rd_kafka_message_t *message = poll_client(consumer, timeout_ms);
@@ -328,7 +343,7 @@ static bool poll_one(struct kafka_consumer *consumer, size_t max, int timeout_ms
 		rd_kafka_message_destroy(message);
 		return true;
 	}
-	if (consumer->held_count >= max) {
+	if (is_full(consumer, max)) {
 		kafka_places_return(&consumer->places, message);
 		rd_kafka_message_destroy(message);
 		return true;
@@ -337,7 +352,7 @@ static bool poll_one(struct kafka_consumer *consumer, size_t max, int timeout_ms
 		rd_kafka_message_destroy(message);
 		return true;
 	}
-	*bytes += message->len + message->key_len;
+	*bytes += bytes_of(message);
 	if (is_wanted(consumer, message))
 		hold(consumer, message);
 	else
@@ -357,8 +372,8 @@ static void wait_for_first(
 }
 
 /*
- * Polls although the consumer already holds `max` unacknowledged messages: rebalances happen only
- * while polling, and without rebalances no other member could join the group. The consumer drops a
+ * Polls although the consumer is full of unacknowledged messages: rebalances happen only while
+ * polling, and without rebalances no other member could join the group. The consumer drops a
  * message that arrives during this poll, so Kafka must send the message a second time. Therefore
  * this function polls at most once a second.
  */
@@ -377,14 +392,15 @@ static void poll_full(struct kafka_consumer *consumer, size_t max)
  * waits for the first one, but not beyond monotonic time `until_ns`. */
 static void gather(struct kafka_consumer *consumer, size_t max, int64_t until_ns)
 {
-	size_t bytes = 0;
+	size_t bytes;
 	bool more = true;
 
-	if (consumer->held_count >= max)
+	if (is_full(consumer, max))
 		poll_full(consumer, max);
+	bytes = consumer->held_bytes;
 	if (consumer->held_count == 0)
 		wait_for_first(consumer, max, until_ns, &bytes);
-	while (more && consumer->held_count < max && bytes < FETCH_BYTES_MAX)
+	while (more && !is_full(consumer, max) && bytes < FETCH_BYTES_MAX)
 		more = poll_one(consumer, max, 0, &bytes);
 }
 
