@@ -2,8 +2,7 @@
 #ifndef QUIPU_CLI_REPORT_H
 #define QUIPU_CLI_REPORT_H
 
-#include <jansson.h>
-
+#include "base/json.h"
 #include "base/status.h"
 
 /*

@@ -12,7 +12,6 @@
 #include "http/connection.h"
 
 #include <assert.h>
-#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
@@ -431,36 +430,10 @@ static bool check_handshake(struct connection *connection, int64_t now)
 	return true;
 }
 
-/* Returns how many bytes of a write that is under way the client's machine has not received. */
-static size_t unreceived_bytes(const struct connection *connection)
-{
-	const uv_stream_t *stream = (const uv_stream_t *)&connection->tcp;
-	int fd, in_kernel = 0;
-
-	if (connection->write_backlog == 0)
-		return 0;
-	if (uv_fileno((const uv_handle_t *)stream, &fd) != 0 ||
-		ioctl(fd, SIOCOUTQ, &in_kernel) != 0)
-		in_kernel = 0;
-	return uv_stream_get_write_queue_size(stream) + (size_t)in_kernel;
-}
-
-/* A client that reads a long answer slowly is active, although libuv reports a write only once it
- * is finished. */
-static void note_progress(struct connection *connection, int64_t now)
-{
-	size_t unreceived = unreceived_bytes(connection);
-
-	if (unreceived < connection->unreceived)
-		connection->active_ns = now;
-	connection->unreceived = unreceived;
-}
-
 void connection_check_deadlines(struct connection *connection, int64_t now)
 {
 	if (connection->is_closed)
 		return; /* the check of another connection has closed this connection */
-	note_progress(connection, now);
 	if (check_handshake(connection, now))
 		return;
 	if (!connection->is_lingering)

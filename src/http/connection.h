@@ -41,7 +41,7 @@ struct connection {
 	struct slice input;   /* bytes not parsed yet; in the worker's buffer, or in `kept` */
 	char *kept;           /* a copy of input that is not parsed yet; owned by the connection */
 	size_t write_backlog; /* bytes of the writes that libuv has accepted but not yet finished */
-	size_t unreceived;    /* at the last check: bytes of the backlog and in the kernel */
+	size_t unreceived;    /* see connection_note_reading() */
 	size_t pump_bytes;    /* bytes written since the last pump began */
 	size_t pump_work;     /* work done since the last pump began; see PUMP_WORK_MAX */
 	size_t preface_seen;  /* how many bytes of the HTTP/2 preface have arrived */
@@ -49,7 +49,8 @@ struct connection {
 	size_t discarded_bytes;
 	int64_t accepted_ns;
 	/* the last time at which the connection was opened or began to linger, an answer or an
-	 * event was written while the backlog was empty, or the client received bytes of it */
+	 * event was written while the backlog was empty, libuv finished a write, or the client was
+	 * seen to read an answer */
 	int64_t active_ns;
 	struct client_place place;
 	bool is_undecided; /* it is not yet known which protocol the client speaks */
@@ -102,6 +103,13 @@ void connection_write_parts(struct connection *connection, const uv_buf_t *parts
 
 /* Sends the encrypted bytes that the TLS session has ready. */
 void connection_send_output(struct connection *connection);
+
+/*
+ * Called at each check of the deadlines while there is a backlog. Counts the client as active if
+ * its machine has received bytes since the last call: libuv reports a write only once it is
+ * finished, and for a long answer and a slow client that may take longer than the idle timeout.
+ */
+void connection_note_reading(struct connection *connection);
 
 /* HTTP/1.1 calls this when the connection begins to carry an event stream. Keeps the kernel's send
  * buffer small, so that waiting values stay in the stream, where newer values can replace them.

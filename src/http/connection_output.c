@@ -5,9 +5,11 @@
  * means that the client reads too slowly; until the backlog shrinks, no input is read from that
  * client.
  */
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
@@ -137,4 +139,27 @@ void connection_favour_new_values(struct connection *connection)
 	/* Without this limit, the kernel would retransmit to an unplugged client for 15 minutes. */
 	if (uv_fileno(tcp, &fd) == 0)
 		setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &stall_ms, sizeof(stall_ms));
+}
+
+/* ---- slow readers ------------------------------------------------------------------------ */
+
+/* Returns how many bytes of the writes that are under way the client's machine has not received. */
+static size_t unreceived_bytes(const struct connection *connection)
+{
+	const uv_stream_t *stream = (const uv_stream_t *)&connection->tcp;
+	int fd, in_kernel = 0;
+
+	if (uv_fileno((const uv_handle_t *)stream, &fd) != 0 ||
+		ioctl(fd, SIOCOUTQ, &in_kernel) != 0)
+		in_kernel = 0;
+	return uv_stream_get_write_queue_size(stream) + (size_t)in_kernel;
+}
+
+void connection_note_reading(struct connection *connection)
+{
+	size_t unreceived = unreceived_bytes(connection);
+
+	if (unreceived < connection->unreceived)
+		connection->active_ns = now_ns(connection);
+	connection->unreceived = unreceived;
 }

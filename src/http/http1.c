@@ -212,7 +212,8 @@ static void check(struct connection *connection, int64_t now)
 	if (http1->stream) {
 		http1_check_stream(connection, now);
 	} else if (connection->write_backlog > 0) {
-		if (quiet_ns > limits->idle_timeout_ns)
+		connection_note_reading(connection);
+		if (now - connection->active_ns > limits->idle_timeout_ns)
 			connection_close(connection);
 	} else if (http1->held || connection->input.len > 0) {
 		return; /* the client waits for the server */

@@ -85,12 +85,19 @@ static void check_stream(struct http2 *http2, struct exchange *exchange, int64_t
 	}
 }
 
-static int64_t quiet_max(const struct http2 *http2)
+/* Closes the connection if its client has not read for too long what was written. */
+static void check_backlog(struct connection *connection, int64_t now)
 {
-	const struct server_limits *limits = http2->connection->worker->limits;
-	size_t streams = http2->of[EXCHANGE_STREAMING].count + http2->of[EXCHANGE_ENDING].count;
+	const struct http2 *http2 = connection->http2;
+	const struct server_limits *limits = connection->worker->limits;
+	int64_t most_ns = limits->stream_stall_ns;
 
-	return streams > 0 ? limits->stream_stall_ns : limits->idle_timeout_ns;
+	if (http2->of[EXCHANGE_STREAMING].count + http2->of[EXCHANGE_ENDING].count == 0) {
+		connection_note_reading(connection);
+		most_ns = limits->idle_timeout_ns;
+	}
+	if (now - connection->active_ns > most_ns)
+		connection_close(connection);
 }
 
 void http2_check(struct connection *connection, int64_t now)
@@ -103,8 +110,7 @@ void http2_check(struct connection *connection, int64_t now)
 	http2_earn(http2, BUDGET_PER_SWEEP);
 	close_lost_streams(http2);
 	if (connection->write_backlog > 0) {
-		if (quiet_ns > quiet_max(http2))
-			connection_close(connection);
+		check_backlog(connection, now);
 		return;
 	}
 	if (!waits_for_us)

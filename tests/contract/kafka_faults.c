@@ -1,33 +1,18 @@
 /*
  * Kafka that fails, which only librdkafka's mock cluster can be told to do: brokers that are down,
- * slow, or answer with errors. After each test the topic is read, and
- *
- *   fate            the message is on the topic
- *   CONFIRMED       always
- *   NOT_PERSISTED   never
- *   UNKNOWN         or not
+ * slow, or answer with errors. Most tests end by comparing the fates of their messages with the
+ * topic, see kafka_fixture.h.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <librdkafka/rdkafka.h>
-#include <librdkafka/rdkafka_mock.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 
-#include "adapters/bus/kafka/kafka_bus.h"
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "captured_log.h"
+#include "kafka_fixture.h"
 #include "waiting.h"
 
-#define MESSAGES_MAX 20000
 #define SLOW_MS 1500
 #define PRODUCE 0 /* the protocol's numbers of requests */
 #define FETCH 1
@@ -36,257 +21,29 @@
 #define LARGE_SIZE 900000
 #define HELD_BYTES_MAX (16 * 1024 * 1024)
 
-struct cluster {
-	rd_kafka_t *rk;
-	rd_kafka_mock_cluster_t *mock;
-	char url[128];
-	struct bus *bus;
-	struct producer *producer;
-	struct consumer *consumer; /* NULL: none is open */
-	struct consumer *other;    /* of another group; NULL: none is open */
-
-	/* Everything that was published, by number. */
-	struct bus_message sent[MESSAGES_MAX];
-	char ids[MESSAGES_MAX][12];
-	size_t sent_count;
-	unsigned on_topic[MESSAGES_MAX];
-};
-
-static const struct bus_channel channels[] = {{.name = "events", .partitions = 4}};
-
-/* ---- the cluster ------------------------------------------------------------------------- */
-
-static void set_down(struct cluster *cluster)
-{
-	assert_int_equal(rd_kafka_mock_broker_set_down(cluster->mock, 1), 0);
-}
-
-static void set_up(struct cluster *cluster)
-{
-	assert_int_equal(rd_kafka_mock_broker_set_up(cluster->mock, 1), 0);
-}
-
-static void set_slow(struct cluster *cluster, int rtt_ms)
-{
-	assert_int_equal(rd_kafka_mock_broker_set_rtt(cluster->mock, 1, rtt_ms), 0);
-}
-
-static void set_silent(struct cluster *cluster)
-{
-	set_slow(cluster, (int)(2 * HANG_MS)); /* no test waits that long for an answer */
-}
-
-static bool is_up(struct cluster *cluster)
-{
-	return cluster->bus->ops->is_up(cluster->bus);
-}
-
-static void start_bus(struct cluster *cluster)
-{
-	char why[256] = "";
-
-	cluster->bus = kafka_bus_new("faults", cluster->url, channels, 1);
-	if (!cluster->bus->ops->start(cluster->bus, why, sizeof(why)))
-		fail_msg("%s", why);
-	cluster->producer = cluster->bus->ops->open_producer(cluster->bus);
-}
-
-static struct consumer *open_consumer(struct cluster *cluster)
-{
-	cluster->consumer = cluster->bus->ops->open_consumer(cluster->bus, "events", "g");
-	return cluster->consumer;
-}
-
-static void close_consumer(struct cluster *cluster)
-{
-	if (cluster->consumer)
-		cluster->consumer->ops->close(cluster->consumer);
-	cluster->consumer = NULL;
-}
-
-static int setup(void **state)
-{
-	struct cluster *cluster = qp_calloc(1, sizeof(*cluster));
-	rd_kafka_conf_t *conf = rd_kafka_conf_new();
-	char words[256];
-
-	log_configure(getenv("QUIPU_CONTRACT_DEBUG") ? LOG_DEBUG : LOG_ERROR, LOG_TEXT);
-	hash_seed();
-	rd_kafka_conf_set_log_cb(conf, NULL);
-	cluster->rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, words, sizeof(words));
-	assert_non_null(cluster->rk);
-	cluster->mock = rd_kafka_mock_cluster_new(cluster->rk, 1);
-	assert_non_null(cluster->mock);
-	snprintf(cluster->url, sizeof(cluster->url),
-		"kafka://%s?session.timeout.ms=6000&heartbeat.interval.ms=500",
-		rd_kafka_mock_cluster_bootstraps(cluster->mock));
-	start_bus(cluster);
-	WAIT_UNTIL(is_up(cluster));
-	*state = cluster;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct cluster *cluster = *state;
-
-	close_consumer(cluster);
-	if (cluster->other)
-		cluster->other->ops->close(cluster->other);
-	cluster->producer->ops->close(cluster->producer);
-	cluster->bus->ops->free(cluster->bus);
-	rd_kafka_mock_cluster_destroy(cluster->mock);
-	rd_kafka_destroy(cluster->rk);
-	free(cluster);
-	return 0;
-}
-
-#define FAULT_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
-/* ---- publishing, and what is on the topic after ------------------------------------------- */
-
-static struct bus_message *make(struct cluster *cluster, size_t count)
-{
-	struct bus_message *messages = &cluster->sent[cluster->sent_count];
-
-	assert_true(cluster->sent_count + count <= MESSAGES_MAX);
-	for (size_t i = 0; i < count; i++) {
-		size_t number = cluster->sent_count++;
-		char *id = cluster->ids[number];
-
-		snprintf(id, sizeof(cluster->ids[0]), "%zu", number);
-		messages[i] = (struct bus_message){
-			.channel = slice_of("events"),
-			.key = slice_of(id),
-			.id = slice_of(id),
-			.value = slice_of(id),
-		};
-	}
-	return messages;
-}
-
-static enum status publish(
-	struct cluster *cluster, struct bus_message *messages, size_t count, int64_t timeout_ms)
-{
-	struct producer *producer = cluster->producer;
-
-	return producer->ops->publish(producer, messages, count, in_ms(timeout_ms));
-}
-
-static void publish_all(struct cluster *cluster, size_t count, enum bus_fate fate)
-{
-	struct bus_message *messages = make(cluster, count);
-
-	assert_int_equal(publish(cluster, messages, count, HANG_MS), STATUS_OK);
-	for (size_t i = 0; i < count; i++)
-		assert_int_equal(messages[i].fate, fate);
-}
-
-/* The library may remember an error for a while. */
-static void publish_until_confirmed(struct cluster *cluster)
-{
-	struct bus_message *messages;
-	int64_t deadline_ns = hang_deadline_ns();
-
-	do {
-		assert_true(clock_steady_ns(&clock_system) < deadline_ns);
-		messages = make(cluster, 1);
-		assert_int_equal(publish(cluster, messages, 1, 5000), STATUS_OK);
-		if (messages[0].fate != BUS_CONFIRMED)
-			nap_ms(100);
-	} while (messages[0].fate != BUS_CONFIRMED);
-}
-
-/* An independent look: no group, every partition from its beginning to its end. */
-static void read_partition(struct cluster *cluster, rd_kafka_t *rk, int32_t partition)
-{
-	rd_kafka_topic_t *topic = rd_kafka_topic_new(rk, "events", NULL);
-	int64_t low = 0;
-	int64_t high = 0;
-	int64_t next = 0;
-
-	assert_int_equal(
-		rd_kafka_query_watermark_offsets(rk, "events", partition, &low, &high, HANG_MS), 0);
-	assert_int_equal(rd_kafka_consume_start(topic, partition, low), 0);
-	for (next = low; next < high;) {
-		rd_kafka_message_t *message = rd_kafka_consume(topic, partition, HANG_MS);
-
-		assert_non_null(message);
-		if (message->err == 0) {
-			char number[12] = "";
-
-			assert_true(message->len < sizeof(number));
-			memcpy(number, message->payload, message->len);
-			cluster->on_topic[atol(number)]++;
-			next = message->offset + 1;
-		}
-		rd_kafka_message_destroy(message);
-	}
-	rd_kafka_consume_stop(topic, partition);
-	rd_kafka_topic_destroy(topic);
-}
-
-static void read_topic(struct cluster *cluster)
-{
-	rd_kafka_conf_t *conf = rd_kafka_conf_new();
-	char words[256];
-	rd_kafka_t *rk;
-
-	rd_kafka_conf_set_log_cb(conf, NULL);
-	rd_kafka_conf_set(conf, "bootstrap.servers",
-		rd_kafka_mock_cluster_bootstraps(cluster->mock), words, sizeof(words));
-	rk = rd_kafka_new(RD_KAFKA_CONSUMER, conf, words, sizeof(words));
-	assert_non_null(rk);
-	memset(cluster->on_topic, 0, sizeof(cluster->on_topic));
-	for (int32_t partition = 0; partition < 4; partition++)
-		read_partition(cluster, rk, partition);
-	rd_kafka_destroy(rk);
-}
-
-/* What is still on its way has time to arrive. */
-static void assert_fates_are_true(struct cluster *cluster)
-{
-	nap_ms(100);
-	read_topic(cluster);
-	for (size_t i = 0; i < cluster->sent_count; i++) {
-		if (cluster->sent[i].fate == BUS_CONFIRMED && cluster->on_topic[i] == 0)
-			fail_msg("%zu was confirmed and is not there", i);
-		if (cluster->sent[i].fate == BUS_NOT_PERSISTED && cluster->on_topic[i] > 0)
-			fail_msg("%zu was not persisted and is there", i);
-	}
-}
-
-static size_t count_fate(const struct cluster *cluster, enum bus_fate fate)
-{
-	size_t count = 0;
-
-	for (size_t i = 0; i < cluster->sent_count; i++)
-		count += cluster->sent[i].fate == fate;
-	return count;
-}
-
 /* ---- brokers that are down --------------------------------------------------------------- */
 
 static void a_bus_without_brokers_refuses_at_once_and_comes_back(void **state)
 {
 	struct cluster *cluster = *state;
 
-	publish_all(cluster, 10, BUS_CONFIRMED);
+	cluster_publish_all(cluster, 10, BUS_CONFIRMED);
 	for (int round = 0; round < 3; round++) {
 		struct bus_message *messages;
 
-		set_down(cluster);
-		WAIT_UNTIL(!is_up(cluster));
-		messages = make(cluster, 10);
+		cluster_set_down(cluster);
+		WAIT_UNTIL(!cluster_is_up(cluster));
+		messages = cluster_make(cluster, 10);
 		messages[0].fate = BUS_CONFIRMED;
-		assert_int_equal(publish(cluster, messages, 10, NEVER_MS), STATUS_BUS_UNAVAILABLE);
+		assert_int_equal(
+			cluster_publish(cluster, messages, 10, NEVER_MS), STATUS_BUS_UNAVAILABLE);
 		for (size_t i = 0; i < 10; i++)
 			assert_int_equal(messages[i].fate, BUS_NOT_PERSISTED);
-		set_up(cluster);
-		WAIT_UNTIL(is_up(cluster));
-		publish_all(cluster, 10, BUS_CONFIRMED);
+		cluster_set_up(cluster);
+		WAIT_UNTIL(cluster_is_up(cluster));
+		cluster_publish_all(cluster, 10, BUS_CONFIRMED);
 	}
-	assert_fates_are_true(cluster);
+	cluster_assert_fates(cluster);
 }
 
 static void a_bus_may_start_before_its_brokers(void **state)
@@ -298,26 +55,27 @@ static void a_bus_may_start_before_its_brokers(void **state)
 
 	cluster->producer->ops->close(cluster->producer);
 	cluster->bus->ops->free(cluster->bus);
-	set_down(cluster);
-	start_bus(cluster);
+	cluster_set_down(cluster);
+	cluster_start_bus(cluster);
 	nap_ms(300);
-	assert_false(is_up(cluster));
-	assert_int_equal(publish(cluster, make(cluster, 1), 1, NEVER_MS), STATUS_BUS_UNAVAILABLE);
-	consumer = open_consumer(cluster);
+	assert_false(cluster_is_up(cluster));
+	assert_int_equal(cluster_publish(cluster, cluster_make(cluster, 1), 1, NEVER_MS),
+		STATUS_BUS_UNAVAILABLE);
+	consumer = cluster_open_consumer(cluster);
 	assert_int_equal(
 		consumer->ops->fetch(consumer, &delivery, 1, &count, in_ms(200)), STATUS_OK);
 	assert_int_equal(count, 0);
 	consumer->ops->wake(consumer);
 	assert_int_equal(
 		consumer->ops->fetch(consumer, &delivery, 1, &count, in_ms(NEVER_MS)), STATUS_OK);
-	set_up(cluster);
-	WAIT_UNTIL(is_up(cluster));
-	publish_all(cluster, 1, BUS_CONFIRMED);
+	cluster_set_up(cluster);
+	WAIT_UNTIL(cluster_is_up(cluster));
+	cluster_publish_all(cluster, 1, BUS_CONFIRMED);
 	assert_int_equal(
 		consumer->ops->fetch(consumer, &delivery, 1, &count, in_ms(HANG_MS)), STATUS_OK);
 	assert_int_equal(count, 1);
-	close_consumer(cluster);
-	assert_fates_are_true(cluster);
+	cluster_close_consumer(cluster);
+	cluster_assert_fates(cluster);
 }
 
 struct load {
@@ -330,8 +88,8 @@ static void *publish_on_and_on(void *context)
 	struct load *load = context;
 
 	while (!atomic_load(&load->stop) && load->cluster->sent_count + 100 <= MESSAGES_MAX) {
-		struct bus_message *messages = make(load->cluster, 20);
-		enum status status = publish(load->cluster, messages, 20, 150);
+		struct bus_message *messages = cluster_make(load->cluster, 20);
+		enum status status = cluster_publish(load->cluster, messages, 20, 150);
 
 		nap_ms(status == STATUS_OK ? 0 : 20);
 	}
@@ -344,29 +102,30 @@ static void brokers_that_come_and_go_under_load(void **state)
 	struct load load = {.cluster = cluster};
 	pthread_t thread;
 
-	publish_all(cluster, 1, BUS_CONFIRMED);
+	cluster_publish_all(cluster, 1, BUS_CONFIRMED);
 	pthread_create(&thread, NULL, publish_on_and_on, &load);
 	for (int i = 0; i < 6; i++) {
 		nap_ms(300);
-		set_down(cluster);
+		cluster_set_down(cluster);
 		nap_ms(i % 2 ? 300 : 20);
-		set_up(cluster);
+		cluster_set_up(cluster);
 		if (i == 3) {
 			nap_ms(200);
-			set_slow(cluster, 250);
+			cluster_set_slow(cluster, 250);
 			nap_ms(500);
-			set_slow(cluster, 0);
+			cluster_set_slow(cluster, 0);
 		}
 	}
-	WAIT_UNTIL(is_up(cluster));
+	WAIT_UNTIL(cluster_is_up(cluster));
 	nap_ms(500);
 	atomic_store(&load.stop, true);
 	pthread_join(thread, NULL);
-	publish_all(cluster, 10, BUS_CONFIRMED);
-	assert_fates_are_true(cluster);
+	cluster_publish_all(cluster, 10, BUS_CONFIRMED);
+	cluster_assert_fates(cluster);
 	print_message("%zu confirmed, %zu not persisted, %zu unknown\n",
-		count_fate(cluster, BUS_CONFIRMED), count_fate(cluster, BUS_NOT_PERSISTED),
-		count_fate(cluster, BUS_UNKNOWN));
+		cluster_count_fate(cluster, BUS_CONFIRMED),
+		cluster_count_fate(cluster, BUS_NOT_PERSISTED),
+		cluster_count_fate(cluster, BUS_UNKNOWN));
 }
 
 /* The group may have to be joined again, so another member may have the messages before the ack. */
@@ -387,11 +146,11 @@ static void acknowledge_something(struct consumer *consumer)
 static struct consumer *acknowledge_in_vain(
 	struct cluster *cluster, void (*break_it)(struct cluster *))
 {
-	struct consumer *consumer = open_consumer(cluster);
+	struct consumer *consumer = cluster_open_consumer(cluster);
 	struct bus_delivery deliveries[5];
 	size_t count = 0;
 
-	publish_all(cluster, 5, BUS_CONFIRMED);
+	cluster_publish_all(cluster, 5, BUS_CONFIRMED);
 	assert_int_equal(
 		consumer->ops->fetch(consumer, deliveries, 5, &count, in_ms(HANG_MS)), STATUS_OK);
 	assert_true(count > 0);
@@ -404,11 +163,11 @@ static struct consumer *acknowledge_in_vain(
 static void an_ack_without_brokers_fails(void **state)
 {
 	struct cluster *cluster = *state;
-	struct consumer *consumer = acknowledge_in_vain(cluster, set_down);
+	struct consumer *consumer = acknowledge_in_vain(cluster, cluster_set_down);
 
-	set_up(cluster);
-	WAIT_UNTIL(is_up(cluster));
-	publish_until_confirmed(cluster);
+	cluster_set_up(cluster);
+	WAIT_UNTIL(cluster_is_up(cluster));
+	cluster_publish_until_confirmed(cluster);
 	acknowledge_something(consumer);
 }
 
@@ -418,8 +177,8 @@ static void a_consumer_ends_while_its_brokers_do_not_answer(void **state)
 	struct cluster *cluster = *state;
 	int64_t deadline_ns = hang_deadline_ns();
 
-	acknowledge_in_vain(cluster, set_silent);
-	close_consumer(cluster);
+	acknowledge_in_vain(cluster, cluster_set_silent);
+	cluster_close_consumer(cluster);
 	assert_true(clock_steady_ns(&clock_system) < deadline_ns);
 }
 
@@ -429,16 +188,16 @@ static void a_consumer_ends_while_its_brokers_do_not_answer(void **state)
  * answers could come. */
 static bool ends_before_the_answers(struct cluster *cluster)
 {
-	struct bus_message *messages = make(cluster, 500);
+	struct bus_message *messages = cluster_make(cluster, 500);
 	int64_t answers_ns = in_ms(SLOW_MS);
 	size_t unknown = 0;
 	size_t confirmed = 0;
 	bool is_early;
 
-	set_slow(cluster, SLOW_MS);
-	assert_int_equal(publish(cluster, messages, 500, 300), STATUS_OK);
+	cluster_set_slow(cluster, SLOW_MS);
+	assert_int_equal(cluster_publish(cluster, messages, 500, 300), STATUS_OK);
 	is_early = clock_steady_ns(&clock_system) < answers_ns;
-	set_slow(cluster, 0);
+	cluster_set_slow(cluster, 0);
 	for (size_t i = 0; i < 500; i++) {
 		confirmed += messages[i].fate == BUS_CONFIRMED;
 		unknown += messages[i].fate == BUS_UNKNOWN;
@@ -454,13 +213,13 @@ static void a_slow_broker_leaves_fates_unknown_at_the_deadline(void **state)
 {
 	struct cluster *cluster = *state;
 
-	publish_all(cluster, 100, BUS_CONFIRMED);
+	cluster_publish_all(cluster, 100, BUS_CONFIRMED);
 	for (int round = 0; round < 2; round++) {
 		WAIT_UNTIL(ends_before_the_answers(cluster));
-		WAIT_UNTIL(is_up(cluster));
-		publish_all(cluster, 100, BUS_CONFIRMED);
+		WAIT_UNTIL(cluster_is_up(cluster));
+		cluster_publish_all(cluster, 100, BUS_CONFIRMED);
 	}
-	assert_fates_are_true(cluster);
+	cluster_assert_fates(cluster);
 }
 
 /* Deadlines of a few milliseconds hit every moment in the life of a message. */
@@ -468,19 +227,20 @@ static void any_deadline_tells_the_truth(void **state)
 {
 	struct cluster *cluster = *state;
 
-	publish_all(cluster, 50, BUS_CONFIRMED);
-	set_slow(cluster, 5);
+	cluster_publish_all(cluster, 50, BUS_CONFIRMED);
+	cluster_set_slow(cluster, 5);
 	for (int i = 0; i < 60; i++) {
-		struct bus_message *messages = make(cluster, 50);
+		struct bus_message *messages = cluster_make(cluster, 50);
 
-		assert_int_equal(publish(cluster, messages, 50, i % 30), STATUS_OK);
+		assert_int_equal(cluster_publish(cluster, messages, 50, i % 30), STATUS_OK);
 	}
-	set_slow(cluster, 0);
-	publish_all(cluster, 50, BUS_CONFIRMED);
-	assert_fates_are_true(cluster);
+	cluster_set_slow(cluster, 0);
+	cluster_publish_all(cluster, 50, BUS_CONFIRMED);
+	cluster_assert_fates(cluster);
 	print_message("%zu confirmed, %zu not persisted, %zu unknown\n",
-		count_fate(cluster, BUS_CONFIRMED), count_fate(cluster, BUS_NOT_PERSISTED),
-		count_fate(cluster, BUS_UNKNOWN));
+		cluster_count_fate(cluster, BUS_CONFIRMED),
+		cluster_count_fate(cluster, BUS_NOT_PERSISTED),
+		cluster_count_fate(cluster, BUS_UNKNOWN));
 }
 
 /* ---- errors ------------------------------------------------------------------------------ */
@@ -507,19 +267,19 @@ static void errors_become_the_right_fates(void **state)
 {
 	struct cluster *cluster = *state;
 
-	publish_all(cluster, 1, BUS_CONFIRMED);
+	cluster_publish_all(cluster, 1, BUS_CONFIRMED);
 	for (size_t i = 0; i < sizeof(injections) / sizeof(injections[0]); i++) {
-		struct bus_message *message = make(cluster, 1);
+		struct bus_message *message = cluster_make(cluster, 1);
 
 		rd_kafka_mock_push_request_errors(cluster->mock, PRODUCE, 1, injections[i].err);
-		assert_int_equal(publish(cluster, message, 1, HANG_MS), STATUS_OK);
+		assert_int_equal(cluster_publish(cluster, message, 1, HANG_MS), STATUS_OK);
 		if (message->fate != injections[i].fate)
 			fail_msg("%s became fate %d", rd_kafka_err2name(injections[i].err),
 				message->fate);
 		rd_kafka_mock_clear_request_errors(cluster->mock, PRODUCE);
-		publish_until_confirmed(cluster);
+		cluster_publish_until_confirmed(cluster);
 	}
-	assert_fates_are_true(cluster);
+	cluster_assert_fates(cluster);
 }
 
 static void an_error_hits_only_the_messages_of_its_request(void **state)
@@ -527,42 +287,42 @@ static void an_error_hits_only_the_messages_of_its_request(void **state)
 	struct cluster *cluster = *state;
 	struct bus_message *messages;
 
-	publish_all(cluster, 20, BUS_CONFIRMED);
+	cluster_publish_all(cluster, 20, BUS_CONFIRMED);
 	rd_kafka_mock_push_request_errors(
 		cluster->mock, PRODUCE, 1, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
-	messages = make(cluster, 200); /* four partitions: four requests at least */
-	assert_int_equal(publish(cluster, messages, 200, HANG_MS), STATUS_OK);
-	assert_true(count_fate(cluster, BUS_NOT_PERSISTED) > 0);
-	assert_true(count_fate(cluster, BUS_CONFIRMED) > 20);
-	assert_fates_are_true(cluster);
+	messages = cluster_make(cluster, 200); /* four partitions: four requests at least */
+	assert_int_equal(cluster_publish(cluster, messages, 200, HANG_MS), STATUS_OK);
+	assert_true(cluster_count_fate(cluster, BUS_NOT_PERSISTED) > 0);
+	assert_true(cluster_count_fate(cluster, BUS_CONFIRMED) > 20);
+	cluster_assert_fates(cluster);
 }
 
 static void a_message_that_is_too_large_is_refused_alone(void **state)
 {
 	struct cluster *cluster = *state;
-	struct bus_message *messages = make(cluster, 2);
+	struct bus_message *messages = cluster_make(cluster, 2);
 	size_t size = 3 * 1024 * 1024;
 	char *value = qp_calloc(size, 1);
 
 	messages[0].value = slice_make(value, size);
-	assert_int_equal(publish(cluster, messages, 2, HANG_MS), STATUS_OK);
+	assert_int_equal(cluster_publish(cluster, messages, 2, HANG_MS), STATUS_OK);
 	assert_int_equal(messages[0].fate, BUS_NOT_PERSISTED);
 	assert_int_equal(messages[1].fate, BUS_CONFIRMED);
 	assert_true(messages[0].is_unfit);
 	assert_false(messages[1].is_unfit);
 	free(value);
-	assert_fates_are_true(cluster);
+	cluster_assert_fates(cluster);
 }
 
 /* ---- messages that are not acknowledged --------------------------------------------------- */
 
 static void publish_large(struct cluster *cluster)
 {
-	struct bus_message *message = make(cluster, 1);
+	struct bus_message *message = cluster_make(cluster, 1);
 	char *value = qp_calloc(LARGE_SIZE, 1);
 
 	message->value = slice_make(value, LARGE_SIZE);
-	assert_int_equal(publish(cluster, message, 1, HANG_MS), STATUS_OK);
+	assert_int_equal(cluster_publish(cluster, message, 1, HANG_MS), STATUS_OK);
 	assert_int_equal(message->fate, BUS_CONFIRMED);
 	free(value);
 }
@@ -608,7 +368,7 @@ static void acknowledge_large(struct consumer *consumer, size_t wanted)
 static void a_consumer_that_acknowledges_nothing_holds_a_limited_number_of_bytes(void **state)
 {
 	struct cluster *cluster = *state;
-	struct consumer *consumer = open_consumer(cluster);
+	struct consumer *consumer = cluster_open_consumer(cluster);
 
 	cluster->other = cluster->bus->ops->open_consumer(cluster->bus, "events", "other");
 	for (size_t i = 0; i < LARGE_COUNT; i++) {
@@ -627,12 +387,12 @@ static void a_consumer_that_acknowledges_nothing_holds_a_limited_number_of_bytes
 static void an_older_message_than_the_last_one_is_a_loss(void **state)
 {
 	struct cluster *cluster = *state;
-	struct consumer *consumer = open_consumer(cluster);
+	struct consumer *consumer = cluster_open_consumer(cluster);
 	struct bus_delivery deliveries[5];
 	int64_t deadline_ns = hang_deadline_ns();
 	size_t count = 0, rounds = 0;
 
-	publish_all(cluster, 5, BUS_CONFIRMED);
+	cluster_publish_all(cluster, 5, BUS_CONFIRMED);
 	acknowledge_something(consumer);
 	captured_log_begin();
 	log_configure(LOG_WARN, LOG_TEXT);

@@ -21,7 +21,8 @@ from engines.process import die_with_parent  # noqa: E402
 from harness.fixtures import LOGS, Servers  # noqa: E402
 from harness.openapi import OpenApi  # noqa: E402
 
-pytest_plugins = [f"harness.fixtures.{name}" for name in ("engines", "counts", "gateway", "pots", "entitlements", "unread")]
+FIXTURES = ("engines", "counts", "gateway", "pots", "entitlements", "unread", "access")
+pytest_plugins = [f"harness.fixtures.{name}" for name in FIXTURES]
 
 
 def pytest_configure(config):

@@ -6,76 +6,22 @@ import hmac
 import itertools
 import json
 import math
-import re
-import signal
 import time
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from harness import quipu
+from harness.access import Places, metric, reload, stream_of
 from harness.http import render
-from harness.http2 import CANCEL, INITIAL_WINDOW, Ended, Http2
 from harness.keys import KEPT, READ_AGAIN, KeyFile
 from harness.problems import assert_problem
-from harness.streams import Crowd
 from harness.tokens import ALGORITHMS, Issuer, User, bearer, new_key, private_pem, public_der, public_pem
-from harness.unread import Follower, SqliteUnread, Unread, new_user
+from harness.unread import Follower, SqliteUnread, new_user
 from harness.waiting import wait_until
 
 CHALLENGE = "Bearer"
 INVALID = 'Bearer error="invalid_token"'
-
-
-class Place:
-    """A server that checks tokens of `issuer`, and keys."""
-
-    def __init__(self, server, issuer, internal_key, unread):
-        self.server = server
-        self.issuer = issuer
-        self.internal_key = internal_key
-        self.unread = unread
-
-    def user(self, name=None, **claims):
-        return User(self.unread, self.issuer, name or new_user(), **claims)
-
-    def reload(self):
-        return reload(self.server)
-
-
-def reload(server):
-    """SIGHUP, and what the log says of it."""
-    before = server.log_text().count("SIGHUP")
-    server.signal(signal.SIGHUP)
-    wait_until(lambda: server.log_text().count("SIGHUP") > before, "SIGHUP is in the log")
-    return [line for line in server.log_text().splitlines() if "SIGHUP" in line][-1]
-
-
-class Places:
-    """Opens places and closes their clients: `open_place("ES256", "--jwt-leeway", "0s")`."""
-
-    def __init__(self, serve, binary, directory, openapi):
-        self._serve, self._binary, self._directory, self._openapi = serve, binary, directory, openapi
-        self._clients = []
-
-    def __call__(self, algorithm, *arguments):
-        issuer, keys = Issuer(self._directory, algorithm), KeyFile(self._binary, self._directory / "api-keys")
-        internal_key = keys.new("ops", "internal").shown
-        stack = SqliteUnread(self._directory)
-        server = self._serve(stack, *issuer.arguments(), "--api-keys", keys.path, *arguments)
-        self._clients.append(Unread(server.port, self._openapi))
-        return Place(server, issuer, internal_key, self._clients[-1])
-
-    def close(self):
-        for client in self._clients:
-            client.close()
-
-
-@pytest.fixture
-def open_place(serve, binary, tmp_path, openapi):
-    places = Places(serve, binary, tmp_path, openapi)
-    yield places
-    places.close()
 
 
 @pytest.fixture(scope="module", params=ALGORITHMS)
@@ -103,10 +49,6 @@ def assert_refused(answer, challenge=INVALID):
     detail = assert_problem(answer, 401, "UNAUTHENTICATED")["detail"]
     assert answer.header("WWW-Authenticate") == challenge
     return detail
-
-
-def stream_of(user, token=None, prefix=""):
-    return f"{prefix}/counters/user/{user}/stream" + (f"?access_token={token}" if token else "")
 
 
 # ---- dialogs
@@ -211,104 +153,6 @@ def test_a_stream_takes_the_token_in_the_header_or_the_query_or_a_key(place):
         assert [stream.next()[1]["count"] for stream in streams] == [1] * 4
 
 
-EVENT = re.compile(rb"id: (\d+)\ndata: [^\n]*\n\n")
-
-
-def crowd_of(place, users):
-    """Streams with the token of each of these users, in their order: each begins after the one before it."""
-    return Crowd(place.server.port, [stream_of(user.name, user.token) for user in users], EVENT)
-
-
-def test_the_oldest_stream_of_a_user_gives_way_to_a_new_one(open_place):
-    place = open_place("ES256", "--streams-per-user", 3, "--stream-heartbeat", "1h")
-    alice, bob = place.user(), place.user()
-    with crowd_of(place, [bob] * 2) as bobs, crowd_of(place, [alice] * 3) as first:
-        first.read_until(lambda: len(first.version) == 3, "alice has as many as she may")
-        bobs.read_until(lambda: len(bobs.version) == 2, "bob has his")
-        with crowd_of(place, [alice]) as second:
-            second.read_until(lambda: len(second.version) == 1, "a new stream begins")
-            first.read_until(lambda: len(first.ended) == 1, "the oldest has ended")
-            place.unread.send(None, alice.name, headers=bearer(bob.token))
-            second.read_until(lambda: set(second.version.values()) == {1}, "the new stream hears of it")
-            first.read_until(lambda: sum(version == 1 for version in first.version.values()) == 2, "so do two others")
-        assert len(first.ended) == 1 and not bobs.ended
-
-
-def test_one_user_cannot_hold_every_stream(open_place):
-    """Many at once, before any of them has begun: all but the last of them end again."""
-    place = open_place("ES256", "--streams-per-user", 4, "--max-connections", 80, "--stream-heartbeat", "1h")
-    alice, bob = place.user(), place.user()
-    with crowd_of(place, [alice] * 60) as crowd:
-        crowd.read_until(lambda: len(crowd.ended) == 56, "all but four have ended")
-        wait_until(lambda: metric(place, "quipu_http_streams") == 4, "the streams that are left")
-        with crowd_of(place, [bob]) as other:
-            other.read_until(lambda: len(other.version) == 1, "another user's stream begins")
-        assert len(crowd.ended) == 56
-
-
-def begin_over_http2(connection, user):
-    """Requests a stream and waits for the head of the answer. Returns the number of the stream, and its status."""
-    stream = connection.request("GET", stream_of(user.name, user.token))
-    connection.read_until(lambda: connection.streams.get(stream, [None])[0])
-    return stream, int(dict(connection.streams[stream][0])[":status"])
-
-
-def test_one_user_cannot_hold_every_stream_by_not_reading(open_place):
-    """Over HTTP/2, a stream that gives way cannot end before its client opens a window."""
-    place = open_place("ES256", "--streams-per-user", 4, "--max-connections", 80, "--stream-heartbeat", "1h",
-                       "--stream-stall", "1h")
-    alice, bob = place.user(), place.user()
-    with Http2(place.server.port, settings={INITIAL_WINDOW: 0}) as greedy, Http2(place.server.port) as other:
-        assert {begin_over_http2(greedy, alice)[1] for _ in range(200)} == {200}
-        wait_until(lambda: metric(place, "quipu_http_streams") == 4, "the streams that have not given way")
-        stream, status = begin_over_http2(other, bob)
-        assert status == 200
-        other.read_until(lambda: EVENT.search(other.streams[stream][1]))
-
-
-def test_a_stream_that_gives_way_is_reset_however_slowly_its_client_reads(open_place):
-    place = open_place("ES256", "--streams-per-user", 1, "--stream-heartbeat", "100ms", "--stream-stall", "2s")
-    alice = place.user()
-    with Http2(place.server.port, settings={INITIAL_WINDOW: 0}) as connection:
-        oldest, newest = (begin_over_http2(connection, alice)[0] for _ in range(2))
-        connection.open_window(100000, newest)
-        heard = 0
-        while oldest not in connection.resets and not connection.streams[oldest][2]:
-            connection.read_until(lambda: connection.streams[newest][1].count(b": keep-alive") > heard or
-                                  oldest in connection.resets)
-            heard = connection.streams[newest][1].count(b": keep-alive")
-            connection.open_window(1, oldest)
-        assert connection.resets.get(oldest) == CANCEL, "it was read to its end, byte by byte"
-        assert newest not in connection.resets
-
-
-def test_a_connection_whose_streams_have_all_given_way_makes_room(open_place):
-    place = open_place("ES256", "--streams-per-user", 1, "--max-connections", 16, "--loops", 1, "--stream-heartbeat", "1h",
-                       "--stream-stall", "1h", "--idle-timeout", "1h")
-    alice = place.user()
-    with contextlib.ExitStack() as stack:
-        waits, follows = (stack.enter_context(Http2(place.server.port, settings={INITIAL_WINDOW: 0})) for _ in range(2))
-        for connection in (waits, follows):
-            assert begin_over_http2(connection, alice)[1] == 200
-        follows.ping()  # the loop has ended the other stream before it reads this
-        for _ in range(16):
-            visitor = stack.enter_context(Http2(place.server.port))
-            assert visitor.ask("GET", "/healthz").status == 200
-        with pytest.raises((Ended, OSError)):
-            waits.ping()
-        follows.ping()
-
-
-def test_a_key_that_follows_many_users_has_only_the_limit_of_the_process(open_place):
-    place = open_place("ES256", "--streams-per-user", 2, "--stream-heartbeat", "1h")
-    followers = [Follower(place.server.port, stream_of("bob"), bearer(place.internal_key)) for _ in range(6)]
-    with contextlib.ExitStack() as stack:
-        for follower in followers:
-            stack.enter_context(follower)
-        assert [follower.next()[1]["count"] for follower in followers] == [0] * 6
-        assert metric(place, "quipu_http_streams") == 6
-
-
 def test_a_token_in_the_query_counts_on_the_stream_alone(place):
     alice = place.user()
     query = f"access_token={alice.token}"
@@ -360,11 +204,6 @@ def test_a_stream_ends_when_its_token_expires_and_goes_on_with_a_fresh_one(open_
         with place.user(name).follow(**{"Last-Event-ID": str(known)}) as again:
             assert again.next()[1]["count"] == 2
     wait_until(lambda: metric(place, "quipu_http_streams") == 0, "no stream is left")
-
-
-def metric(place, name):
-    samples = place.server.metrics(bearer(place.internal_key))
-    return sum(value for sample, value in samples.items() if sample.split("{")[0] == name)
 
 
 # ---- what is refused
@@ -437,7 +276,8 @@ def test_bad_tokens_of_one_address_are_bounded_and_known_ones_still_open(open_pl
     refused = wait_until(refused_unread, "more than a hundred came within a second")
     assert_problem(refused[0], 429, "TOO_MANY_BAD_TOKENS")
     assert refused[0].header("retry-after") == "1"
-    wait_until(lambda: bob.ask("GET", f"/counters/user/{bob.name}").status == 200, "a second later all are checked again")
+    wait_until(lambda: bob.ask("GET", f"/counters/user/{bob.name}").status == 200,
+               "a second later all are checked again")
 
 
 def test_a_public_key_is_no_secret(open_place):

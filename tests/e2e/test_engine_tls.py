@@ -1,6 +1,6 @@
 """TLS to the engines, by the parameters of their URLs: it is spoken, and whoever cannot prove to be the engine is refused.
 
-NATS and RabbitMQ are in the contract tests (nats_tls_faults.c, rabbitmq_message_faults.c).
+NATS and RabbitMQ are in the contract tests (nats_tls_faults.c, rabbitmq_login_faults.c).
 """
 
 import contextlib

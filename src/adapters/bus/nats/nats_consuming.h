@@ -107,14 +107,22 @@ struct nats_durable {
 QP_MUST_CHECK bool nats_durable_ensure(struct nats_durable *durable, struct nats_bus *bus,
 	struct nats_mailbox *mailbox, const _Atomic bool *hurry, char *why, size_t size);
 
+/* What the watcher uses to compare the durables of a channel with its stream. */
+struct nats_comparing {
+	struct nats_bus *bus;
+	struct nats_channel *channel;
+	struct nats_mailbox *mailbox;
+	char *why; /* a request that fails writes the reason here */
+	size_t why_size;
+};
+
 /*
  * Sets `*sequence` to the sequence of the last message that the durable has delivered, or to 0 if
  * the durable does not exist or the user lacks the permission for the request. If the request fails
- * for another reason, returns false and writes the reason to `why`. Called only by the watcher.
+ * for another reason, returns false. Called only by the watcher.
  */
 QP_MUST_CHECK bool nats_durable_delivered(const struct nats_durable *durable,
-	struct nats_channel *channel, struct nats_bus *bus, struct nats_mailbox *mailbox,
-	int64_t *sequence, char *why, size_t size);
+	const struct nats_comparing *comparing, int64_t *sequence);
 
 /*
  * Deletes a durable that has delivered messages which the server has lost with the end of the
@@ -122,11 +130,10 @@ QP_MUST_CHECK bool nats_durable_delivered(const struct nats_durable *durable,
  * deliver the messages that get these sequences. A new durable delivers the whole stream, and
  * consumers recognise the messages that they have handled. Returns true on success, and also if the
  * durable does not exist or the user lacks the permission for the request. If the request fails for
- * another reason, returns false and writes the reason to `why`. Called only by the watcher.
+ * another reason, returns false. Called only by the watcher.
  */
-QP_MUST_CHECK bool nats_durable_restart(const struct nats_durable *durable,
-	struct nats_channel *channel, struct nats_bus *bus, struct nats_mailbox *mailbox, char *why,
-	size_t size);
+QP_MUST_CHECK bool nats_durable_restart(
+	const struct nats_durable *durable, const struct nats_comparing *comparing);
 
 /*
  * Subscribes to the server's reports of messages that it has given up, i.e. no longer delivers,

@@ -91,40 +91,41 @@ bool nats_durable_ensure(struct nats_durable *durable, struct nats_bus *bus,
 /* Returns true if the server refused the last request because the user has no permission. In this
  * case warns once per channel, because a loss of the stream's end cannot be repaired without that
  * permission. */
-static bool is_forbidden(const struct nats_durable *durable, struct nats_channel *channel,
-	struct nats_bus *bus, struct nats_mailbox *mailbox)
+static bool is_forbidden(const struct nats_durable *durable, const struct nats_comparing *comparing)
 {
-	if (!mailbox->link || !atomic_load(&mailbox->link->forbidden))
+	const struct nats_link *link = comparing->mailbox->link;
+
+	if (!link || !atomic_load(&link->forbidden))
 		return false;
-	if (!channel->forbidden)
+	if (!comparing->channel->forbidden)
 		log_line(LOG_WARN, "bus",
 			"%s: NATS does not permit this user to compare consumer %s with stream %s; "
 			"if the server loses the end of the stream, messages may not be delivered",
-			bus->base.name, durable->name, durable->stream);
-	channel->forbidden = true;
+			comparing->bus->base.name, durable->name, durable->stream);
+	comparing->channel->forbidden = true;
 	return true;
 }
 
-/* Like call_api(). Returns false after writing the reason to `why` if the request failed for
- * another reason than a durable that does not exist or a permission that the user lacks. */
-static bool call_if_permitted(struct nats_mailbox *mailbox, const char *verb,
-	const struct nats_durable *durable, struct nats_channel *channel, struct nats_bus *bus,
-	struct nats_answer *answer, char *why, size_t size)
+/* Like call_api(). Returns false after writing the reason if the request failed for another reason
+ * than a durable that does not exist or a permission that the user lacks. */
+static bool call_if_permitted(const struct nats_comparing *comparing, const char *verb,
+	const struct nats_durable *durable, struct nats_answer *answer)
 {
+	struct nats_mailbox *mailbox = comparing->mailbox;
+
 	atomic_store(&mailbox->link->forbidden, false);
 	call_api(mailbox, verb, durable, "", &mailbox->link->forbidden, answer);
 	if (answer->error == 0 || answer->error == JSConsumerNotFoundErr)
 		return true;
-	snprintf(why, size, "%s", answer->words);
-	return is_forbidden(durable, channel, bus, mailbox);
+	snprintf(comparing->why, comparing->why_size, "%s", answer->words);
+	return is_forbidden(durable, comparing);
 }
 
-bool nats_durable_delivered(const struct nats_durable *durable, struct nats_channel *channel,
-	struct nats_bus *bus, struct nats_mailbox *mailbox, int64_t *sequence, char *why,
-	size_t size)
+bool nats_durable_delivered(const struct nats_durable *durable,
+	const struct nats_comparing *comparing, int64_t *sequence)
 {
 	struct nats_answer answer;
-	bool done = call_if_permitted(mailbox, "INFO", durable, channel, bus, &answer, why, size);
+	bool done = call_if_permitted(comparing, "INFO", durable, &answer);
 
 	*sequence = answer.error == 0
 			    ? nats_json_int(json_object_get(answer.body, "delivered"), "stream_seq")
@@ -133,18 +134,18 @@ bool nats_durable_delivered(const struct nats_durable *durable, struct nats_chan
 	return done;
 }
 
-bool nats_durable_restart(const struct nats_durable *durable, struct nats_channel *channel,
-	struct nats_bus *bus, struct nats_mailbox *mailbox, char *why, size_t size)
+bool nats_durable_restart(
+	const struct nats_durable *durable, const struct nats_comparing *comparing)
 {
 	struct nats_answer answer;
-	bool done = call_if_permitted(mailbox, "DELETE", durable, channel, bus, &answer, why, size);
+	bool done = call_if_permitted(comparing, "DELETE", durable, &answer);
 
 	if (answer.error == 0 || answer.error == JSConsumerNotFoundErr)
 		log_line(LOG_WARN, "bus",
 			"%s: NATS has lost the end of stream %s, which consumer %s has read; "
 			"delivering the stream again and skipping messages that were already "
 			"handled",
-			bus->base.name, durable->stream, durable->name);
+			comparing->bus->base.name, durable->stream, durable->name);
 	nats_answer_release(&answer);
 	return done;
 }

@@ -225,9 +225,7 @@ static bool prepare(struct nats_bus *bus, struct nats_mailbox *mailbox,
 
 /* The declared groups of a channel, and how far each has read. */
 struct comparison {
-	struct nats_bus *bus;
-	struct nats_mailbox *mailbox;
-	struct nats_channel *channel;
+	struct nats_comparing base;
 	const struct bus_channel *declared;
 	int64_t *delivered; /* for each group, the sequence of the last message delivered to it */
 	int64_t lost_from;  /* the first lost sequence; 0 if no loss is known */
@@ -235,17 +233,16 @@ struct comparison {
 
 static struct nats_durable durable_of(const struct comparison *comparison, size_t group)
 {
-	return (struct nats_durable){.stream = comparison->channel->stream,
+	return (struct nats_durable){.stream = comparison->base.channel->stream,
 		.name = comparison->declared->groups[group].name};
 }
 
-static bool read_groups(struct comparison *comparison, char *why, size_t size)
+static bool read_groups(struct comparison *comparison)
 {
 	for (size_t i = 0; i < comparison->declared->group_count; i++) {
 		const struct nats_durable durable = durable_of(comparison, i);
 
-		if (!nats_durable_delivered(&durable, comparison->channel, comparison->bus,
-			    comparison->mailbox, &comparison->delivered[i], why, size))
+		if (!nats_durable_delivered(&durable, &comparison->base, &comparison->delivered[i]))
 			return false;
 	}
 	return true;
@@ -262,18 +259,18 @@ static void find_loss(struct comparison *comparison, int64_t last)
 		comparison->lost_from = last + 1;
 }
 
-static bool read_end(struct comparison *comparison, char *why, size_t size)
+static bool read_end(struct comparison *comparison)
 {
-	struct nats_channel *channel = comparison->channel;
+	struct nats_channel *channel = comparison->base.channel;
 	int64_t known = atomic_load(&channel->last), last;
 	struct nats_answer answer;
 	bool done;
 
-	call_api(comparison->mailbox, "INFO", channel, slice_of(""), &answer);
+	call_api(comparison->base.mailbox, "INFO", channel, slice_of(""), &answer);
 	done = answer.error == 0;
 	last = nats_json_int(json_object_get(answer.body, "state"), "last_seq");
 	if (!done)
-		snprintf(why, size, "%s", answer.words);
+		snprintf(comparison->base.why, comparison->base.why_size, "%s", answer.words);
 	nats_answer_release(&answer);
 	if (!done)
 		return false;
@@ -286,15 +283,14 @@ static bool read_end(struct comparison *comparison, char *why, size_t size)
 	return true;
 }
 
-static bool restart_groups(const struct comparison *comparison, char *why, size_t size)
+static bool restart_groups(const struct comparison *comparison)
 {
 	for (size_t i = 0; i < comparison->declared->group_count; i++) {
 		const struct nats_durable durable = durable_of(comparison, i);
 
 		if (comparison->lost_from > 0 &&
 			comparison->delivered[i] >= comparison->lost_from &&
-			!nats_durable_restart(&durable, comparison->channel, comparison->bus,
-				comparison->mailbox, why, size))
+			!nats_durable_restart(&durable, &comparison->base))
 			return false;
 	}
 	return true;
@@ -312,9 +308,7 @@ static bool restart_groups(const struct comparison *comparison, char *why, size_
 static bool compare_groups(struct nats_bus *bus, struct nats_mailbox *mailbox,
 	struct nats_channel *channel, char *why, size_t size)
 {
-	struct comparison comparison = {.bus = bus,
-		.mailbox = mailbox,
-		.channel = channel,
+	struct comparison comparison = {.base = {bus, channel, mailbox, why, size},
 		.declared = bus_channel_find(
 			bus->declared, bus->channel_count, slice_of(channel->name)),
 		.lost_from = atomic_exchange(&channel->lost_from, 0)};
@@ -322,8 +316,7 @@ static bool compare_groups(struct nats_bus *bus, struct nats_mailbox *mailbox,
 
 	comparison.delivered =
 		qp_calloc(comparison.declared->group_count, sizeof(comparison.delivered[0]));
-	done = read_groups(&comparison, why, size) && read_end(&comparison, why, size) &&
-	       restart_groups(&comparison, why, size);
+	done = read_groups(&comparison) && read_end(&comparison) && restart_groups(&comparison);
 	if (!done && comparison.lost_from > 0)
 		nats_channel_lose(channel, comparison.lost_from);
 	free(comparison.delivered);
