@@ -265,10 +265,12 @@ static bool check_again(struct verify *verify, char *why)
 
 static void print_failure(struct verify *verify, const char *why)
 {
+	struct buffer escaped = buffer_make(&verify->arena, 128);
 	struct buffer text = buffer_make(&verify->arena, 128);
 
 	if (verify->json) {
-		buffer_json_string(&text, slice_of(why));
+		text_escape_log(&escaped, slice_of(why));
+		buffer_json_string(&text, buffer_slice(&escaped));
 		buffer_char(&text, '\0');
 		printf("{\"service\":\"%s\",\"error\":%s}\n", verify->service, text.data);
 	}

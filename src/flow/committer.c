@@ -235,10 +235,10 @@ static enum status try_once(struct committer *committer, struct write **writes, 
 		writes[i]->position = i;
 	}
 	status = transaction_run(&committer->config, &batch);
-	if (status == STATUS_OK && committer->config.committed)
-		committer->config.committed(committer->config.service);
 	histogram_observe(&committer->metrics.batch_size, (int64_t)changes_in(&batch));
 	histogram_observe(&committer->metrics.duration, now_ns(committer) - started_ns);
+	if (status == STATUS_OK && committer->config.committed)
+		committer->config.committed(committer->config.service);
 	if (batch.ended)
 		effects_conclude(committer->effects, status);
 	return status;

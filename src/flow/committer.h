@@ -102,7 +102,8 @@ struct committer_config {
 	/*
 	 * Optional. Called outside any transaction, before the committer answers `writes` with a
 	 * failure. Each answer says either that nothing was changed or that the outcome is unknown.
-	 * Undoes what prepare() did for `writes`, so that the first kind of answer is true.
+	 * Undoes what prepare() did for `writes`, so that the first kind of answer is true. Also
+	 * called if it is not certain that the effects of `writes` are recorded.
 	 */
 	void (*failed)(void *service, const struct command_list *writes);
 

@@ -214,6 +214,18 @@ static bool may_settle_again(enum status status)
 	       status == STATUS_STORE_UNAVAILABLE;
 }
 
+/* Tells the service that it is not certain whether these effects are recorded. */
+static void report_failed(struct effects *effects, struct write **writes, size_t count)
+{
+	struct command_list failed = {0};
+
+	if (!effects->config.failed)
+		return;
+	for (size_t i = 0; i < count; i++)
+		command_list_push(&failed, &writes[i]->command);
+	effects->config.failed(effects->config.service, &failed);
+}
+
 /*
  * Records effects in transactions of their own, and answers their writes. If the store refuses a
  * row, halves the batch until that row fails alone. If another session holds a row, halves the
@@ -233,6 +245,8 @@ static void settle_alone(struct effects *effects, struct write **writes, size_t 
 		settle_alone(effects, writes + count / 2, count - count / 2);
 		return;
 	}
+	if (status != STATUS_OK)
+		report_failed(effects, writes, count);
 	deliver(effects, writes, count, status == STATUS_OK);
 }
 

@@ -401,14 +401,14 @@ def test_without_a_server_it_fails(binary):
 
 @pytest.fixture
 def server_of_another():
-    """Makes a server that answers every request with this page of differences."""
+    """Makes a server that answers every request with this."""
     with contextlib.ExitStack() as stack:
-        def make(differences):
-            page = json.dumps({"checked": 1, "differences": differences}, ensure_ascii=False).encode()
+        def make(members, status=200):
+            page = json.dumps(members, ensure_ascii=False).encode()
 
             class Page(Handler):
                 def do_GET(self):
-                    self.send_response(200)
+                    self.send_response(status)
                     self.send_header("Content-Length", str(len(page)))
                     self.end_headers()
                     self.wfile.write(page)
@@ -418,19 +418,27 @@ def server_of_another():
         yield make
 
 
+def page_of(*differences):
+    return {"checked": 1, "differences": differences}
+
+
 def test_a_terminal_obeys_nothing_that_a_server_says(binary, server_of_another):
     evil = {"id": "a\x9b31mb", "what": "odd", "detail": "c\x9b31md"}
-    told = run(binary, "verify", "counts", "--server", server_of_another([evil]))
+    told = run(binary, "verify", "counts", "--server", server_of_another(page_of(evil)))
     assert told.stdout.splitlines()[0] == "c\\xc2\\x9b31md"
-    told = run(binary, "verify", "counts", "--json", "--server", server_of_another([evil]))
+    told = run(binary, "verify", "counts", "--json", "--server", server_of_another(page_of(evil)))
     assert "\x9b" not in told.stdout
     assert json.loads(told.stdout.splitlines()[0]) == {"service": "counts", **evil}
+    for flags in [], ["--json"]:
+        told = run(binary, "verify", "counts", *flags, "--server", server_of_another({"detail": "c\x9b31md"}, status=500))
+        assert told.returncode == 1
+        assert "31md" in told.stderr and "\x9b" not in told.stdout + told.stderr
 
 
 @pytest.mark.parametrize("difference", [5, "text", None, [], {}])
 @pytest.mark.parametrize("flags", [[], ["--json"]])
 def test_a_page_that_no_server_of_ours_sends_is_told(binary, server_of_another, difference, flags):
-    told = run(binary, "verify", "counts", *flags, "--server", server_of_another([difference]))
+    told = run(binary, "verify", "counts", *flags, "--server", server_of_another(page_of(difference)))
     assert (told.returncode, told.stderr) == (1, "quipu: the server's list of differences is not valid\n")
 
 

@@ -97,8 +97,6 @@ struct gateway_list {
 /* Creates a list in `arena`, zeroed except for its type and look_up. */
 struct gateway_list *gateway_list_new(struct arena *arena);
 
-#define GATEWAY_STALE_MAX 256
-
 /* The resources of one write lane. */
 struct gateway_lane {
 	struct gateway *gateway;
@@ -115,8 +113,9 @@ struct gateway_lane {
 	 * failed batch, and before the lane uses the cache again.
 	 */
 	struct arena stale_arena;
-	struct slice stale[GATEWAY_STALE_MAX];
+	struct slice *stale; /* allocated from stale_arena */
 	size_t stale_count;
+	size_t stale_size;
 };
 
 /* flow/committer.h describes when these functions run and what they may return. */

@@ -11,6 +11,8 @@
 #include "services/gateway/gateway_answers.h"
 #include "services/gateway/limit_rules.h"
 
+#define DROPS_MAX 256 /* copies per call of the cache */
+
 /* Adds up the amounts of those commands in the group that the cache may refuse. */
 static int64_t wanted_by(const struct write_group *group)
 {
@@ -31,24 +33,38 @@ static int64_t wanted_by(const struct write_group *group)
  * copies before the cache is used again. */
 static bool drop_stale(struct gateway_lane *lane)
 {
-	enum status status = STATUS_OK;
+	bool done = true;
+
+	for (size_t i = 0; i < lane->stale_count; i += DROPS_MAX) {
+		size_t left = lane->stale_count - i;
+
+		if (lane->cache->ops->limit_drop(lane->cache, lane->stale + i,
+			    left < DROPS_MAX ? left : DROPS_MAX) != STATUS_OK)
+			done = false;
+	}
+	lane->stale = NULL;
+	lane->stale_count = lane->stale_size = 0;
+	arena_reset(&lane->stale_arena);
+	return done;
+}
+
+static void grow_stale(struct gateway_lane *lane)
+{
+	size_t size = lane->stale_size > 0 ? 2 * lane->stale_size : 64;
+	struct slice *stale = arena_array(&lane->stale_arena, struct slice, size);
 
 	if (lane->stale_count > 0)
-		status = lane->cache->ops->limit_drop(lane->cache, lane->stale, lane->stale_count);
-	lane->stale_count = 0;
-	arena_reset(&lane->stale_arena);
-	return status == STATUS_OK;
+		memcpy(stale, lane->stale, lane->stale_count * sizeof(*stale));
+	lane->stale = stale;
+	lane->stale_size = size;
 }
 
 void gateway_cache_note_stale(struct gateway_lane *lane, struct slice user_id)
 {
-	bool ignored;
-
-	if (lane->stale_count == GATEWAY_STALE_MAX) {
-		/* on failure, the adapter deletes the copies before the next use */
-		ignored = drop_stale(lane);
-		(void)ignored;
-	}
+	if (lane->stale_count > 0 && slice_equal(lane->stale[lane->stale_count - 1], user_id))
+		return;
+	if (lane->stale_count == lane->stale_size)
+		grow_stale(lane);
 	lane->stale[lane->stale_count++] = arena_copy(&lane->stale_arena, user_id);
 }
 
@@ -139,10 +155,11 @@ static bool update_old(const struct gateway *gateway, struct session *session, s
 }
 
 /*
- * Checks the copies that were just written into the cache. Every change of a configuration deletes
- * the cached copy, but a change between our read and our fill deletes the copy too early. Therefore
- * the rows are read again after the fill. If it is not certain that a row still has the same window
- * as its copy, the copy is deleted. A change after this second read deletes the copy as usual.
+ * Checks the copies that were just written into the cache. Every change of a configuration and
+ * every slot that is given back deletes the cached copy, but if that happens between our read and
+ * our fill, it is too early. Therefore the rows are read again after the fill. If it is not certain
+ * that a row still has the same window as its copy and uses no fewer slots, the copy is deleted.
+ * What happens after this second read deletes the copy as usual.
  */
 static void recheck(struct gateway_lane *lane, struct session *session, struct arena *arena,
 	const struct cached_limit *filled, size_t count)
@@ -159,7 +176,8 @@ static void recheck(struct gateway_lane *lane, struct session *session, struct a
 		lane->gateway->repository, session, rows, count, &now_us);
 	for (size_t i = 0; i < count; i++) {
 		if (status != STATUS_OK || !rows[i].exists ||
-			rows[i].last_refresh_us != filled[i].window_start_us)
+			rows[i].last_refresh_us != filled[i].window_start_us ||
+			limit_used(&rows[i]) < filled[i].current_count)
 			changed[changed_count++] = filled[i].user_id;
 	}
 	if (changed_count == 0)

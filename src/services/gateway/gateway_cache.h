@@ -30,8 +30,8 @@ void gateway_cache_refuse(
  */
 void gateway_cache_forget(struct gateway_lane *lane, const struct command_list *writes);
 
-/* The functions below require lane->cache and are called on the committer's thread. They block, the
- * first two only after GATEWAY_STALE_MAX notes. */
+/* The functions below require lane->cache and are called on the committer's thread. Only the last
+ * one blocks. */
 
 /* Notes that a user's cached copy must be deleted. */
 void gateway_cache_note_stale(struct gateway_lane *lane, struct slice user_id);

@@ -141,8 +141,12 @@ static void take_arrivals(struct nats_consumer *consumer, size_t max)
 	size_t held = consumer->hand.count;
 
 	nats_hand_take(&consumer->hand, &consumer->durable, &consumer->pipe, max);
-	for (size_t i = held; i < consumer->hand.count; i++)
-		nats_channel_raise(consumer->channel, (int64_t)consumer->hand.held[i].sequence);
+	for (size_t i = held; i < consumer->hand.count; i++) {
+		const struct nats_held *one = &consumer->hand.held[i];
+
+		if (one->arrived_ns > atomic_load(&consumer->channel->lowered_ns))
+			nats_channel_raise(consumer->channel, (int64_t)one->sequence);
+	}
 }
 
 /* Requests more messages. Returns false if that is not possible now. */

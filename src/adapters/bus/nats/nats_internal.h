@@ -100,6 +100,9 @@ struct nats_channel {
 	/* the highest sequence that the stream is known to have; messages published later must get
 	 * higher sequences */
 	_Atomic int64_t last;
+	/* when `last` was lowered after a loss; 0 if that never happened. Messages that arrived
+	 * before may be lost ones, so their sequences do not raise `last` again. */
+	_Atomic int64_t lowered_ns;
 	/* the lowest sequence that the server has lost with the end of the stream, and assigns a
 	 * second time; 0 if no loss was noticed, or the watcher has begun to repair it */
 	_Atomic int64_t lost_from;

@@ -45,6 +45,7 @@ bool nats_channel_note(
 	if (duplicate)
 		return true;
 	atomic_store(&channel->last, sequence);
+	atomic_store(&channel->lowered_ns, clock_steady_ns(&clock_system));
 	nats_channel_lose(channel, sequence);
 	return false;
 }
@@ -276,10 +277,10 @@ static bool read_end(struct comparison *comparison)
 		return false;
 	find_loss(comparison, last);
 	/* keeps what another thread has noted since `known` was read */
-	if (last < known)
-		atomic_compare_exchange_strong(&channel->last, &known, last);
-	else
+	if (last >= known)
 		nats_channel_raise(channel, last);
+	else if (atomic_compare_exchange_strong(&channel->last, &known, last))
+		atomic_store(&channel->lowered_ns, clock_steady_ns(&clock_system));
 	return true;
 }
 

@@ -523,7 +523,7 @@ static enum status run_single(struct pg_session *session, const struct pg_statem
 	if (session->failed != STATUS_OK)
 		return pg_flush(session); /* no sync was sent, so nothing was committed */
 	status = finish_round(session);
-	if (status != STATUS_OK && is_broken(session) && !session->is_refused)
+	if (status != STATUS_OK && !session->is_refused)
 		return commit_lost(session);
 	if (status != STATUS_OK)
 		return round_failed(session, status);
