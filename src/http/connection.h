@@ -105,9 +105,10 @@ void connection_write_parts(struct connection *connection, const uv_buf_t *parts
 void connection_send_output(struct connection *connection);
 
 /*
- * Called at each check of the deadlines while there is a backlog. Counts the client as active if
- * its machine has received bytes since the last call: libuv reports a write only once it is
- * finished, and for a long answer and a slow client that may take longer than the idle timeout.
+ * Called at each check of the deadlines while there is a backlog, unless the connection carries an
+ * event stream, which has a stricter deadline of its own. Counts the client as active if its
+ * machine has received bytes since the last call: libuv reports a write only once it is finished,
+ * and for a long answer and a slow client that may take longer than the idle timeout.
  */
 void connection_note_reading(struct connection *connection);
 

@@ -322,16 +322,17 @@ static struct client_standing standing_of(const struct connection *connection)
 {
 	const struct http2 *http2 = connection->http2;
 	const struct exchange *longest = longest_waiting(http2);
+	size_t ending_bytes = http2->of[EXCHANGE_ENDING].count * sizeof(struct stream);
+	size_t waiting_bytes = connection->queued_bytes + ending_bytes;
 	struct client_standing standing = {
 		.state = CLIENT_HOLDS,
 		.since_ns = connection->active_ns,
-		.bytes = http2->memory.bytes + sizeof(*http2) +
-			 http2->of[EXCHANGE_ENDING].count * sizeof(struct stream),
+		.bytes = http2->memory.bytes + sizeof(*http2) + ending_bytes,
 	};
 
 	if (connection->write_backlog > 0) {
 		standing.state = CLIENT_READS;
-	} else if (is_served(http2) && (!longest || connection->queued_bytes <= WAITING_LITTLE)) {
+	} else if (is_served(http2) && (!longest || waiting_bytes <= WAITING_LITTLE)) {
 		standing.state = CLIENT_SERVED;
 	} else if (longest) {
 		standing.state = longest->state == EXCHANGE_RECEIVING ? CLIENT_SENDS : CLIENT_READS;

@@ -69,6 +69,7 @@ struct hub_entry {
 	struct branch *branches;
 	/* NULL if nothing has been published since the entry was created */
 	struct stream_event *newest;
+	int64_t retracted;      /* the highest version that was retracted, or 0 */
 	struct seniority users; /* the streams opened with tokens of the user whose id is `key` */
 	uint64_t hash;
 	size_t key_len;
@@ -474,19 +475,22 @@ static int64_t newest_version(const struct hub_entry *entry)
 	return entry->newest ? entry->newest->id : -1;
 }
 
-void hub_publish(struct hub *hub, struct slice key, int64_t version, struct slice data)
+bool hub_publish(struct hub *hub, struct slice key, int64_t version, struct slice data)
 {
 	uint64_t hash = hash_bytes(key);
 	struct hub_entry *entry;
+	bool is_gone;
 
 	pthread_mutex_lock(&hub->lock);
 	entry = find_entry(hub, key, hash);
-	if (entry && (!entry->newest || entry->newest->id < version)) {
+	is_gone = entry && version > 0 && version <= entry->retracted;
+	if (entry && !is_gone && version > newest_version(entry)) {
 		stream_event_drop(entry->newest);
 		entry->newest = stream_event_new(version, data);
 		note_all_changed(entry);
 	}
 	pthread_mutex_unlock(&hub->lock);
+	return !is_gone;
 }
 
 void hub_retract(struct hub *hub, const struct hub_key *key, struct slice data)
@@ -499,6 +503,8 @@ void hub_retract(struct hub *hub, const struct hub_key *key, struct slice data)
 	pthread_mutex_lock(&hub->lock);
 	entry = find_entry(hub, key->key, hash);
 	if (entry && newest_version(entry) == key->version) {
+		if (key->version > entry->retracted)
+			entry->retracted = key->version;
 		stream_event_drop(entry->newest);
 		entry->newest = stream_event_new(0, data);
 		note_all_changed(entry);

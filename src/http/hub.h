@@ -44,10 +44,10 @@ void hub_free(struct hub *hub);
  */
 struct stream *hub_subscribe(struct hub *hub, struct request *request, struct slice key);
 
-/* Publishes `data` as the value of `key` with this `version`, which must not be negative.
- * Thread-safe, even while the server is being freed. Blocks only for a lock that is never held for
- * long. */
-void hub_publish(struct hub *hub, struct slice key, int64_t version, struct slice data);
+/* Publishes `data` as the value of `key` with this `version`, which must not be negative. Returns
+ * false if the version was retracted; see hub_retract(). Thread-safe, even while the server is
+ * being freed. Blocks only for a lock that is never held for long. */
+bool hub_publish(struct hub *hub, struct slice key, int64_t version, struct slice data);
 
 /*
  * Returns whether `key` has streams now. If not, there is no need to prepare a value for
@@ -70,9 +70,10 @@ size_t hub_keys(struct hub *hub, struct arena *arena, struct hub_key **keys);
 /*
  * Publishes with version 0 that there is no value of `key` any more; `data` is what clients get.
  * `key` comes from a call of hub_keys() before the caller found that there is no value. If another
- * version has been published since, or if the newest version is already 0, does nothing. Call it
- * only if all values that streams are offered are published too, also those that were looked up.
- * Thread-safe, like hub_publish().
+ * version has been published since, or if the newest version is already 0, does nothing. Drops
+ * what is published later with the retracted version or a lower one, for example from a cache, as
+ * long as the key has streams. Call it only if all values that streams are offered are published
+ * too, also those that were looked up. Thread-safe, like hub_publish().
  */
 void hub_retract(struct hub *hub, const struct hub_key *key, struct slice data);
 

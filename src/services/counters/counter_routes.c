@@ -38,7 +38,8 @@ static void get_counters(void *counters, struct request *request)
 /* ---- the stream -------------------------------------------------------------------------- */
 
 /* Starts the stream with the value from the lookup, or with a newer value if one arrived meanwhile.
- * Publishes the value first: the feed retracts only what was published (see hub_retract()). */
+ * Publishes the value first, because the feed retracts only what was published. If the value was
+ * retracted and comes from the cache, the stream starts with the 0 that hub_subscribe() offered. */
 static void begin_stream(struct request *request, struct command *command)
 {
 	struct counter_lookup *lookup = counter_lookup_of(read_of(command));
@@ -47,9 +48,9 @@ static void begin_stream(struct request *request, struct command *command)
 		request_answer(request, command->answer);
 		return;
 	}
-	if (lookup->version > 0)
-		hub_publish(lookup->hub, command->key, lookup->version, command->answer.body);
-	stream_offer(lookup->stream, lookup->version, command->answer.body);
+	if (lookup->version == 0 ||
+		hub_publish(lookup->hub, command->key, lookup->version, command->answer.body))
+		stream_offer(lookup->stream, lookup->version, command->answer.body);
 	stream_start(lookup->stream);
 }
 
