@@ -232,7 +232,7 @@ def changed(database, table, column, person):
 
 
 @pytest.mark.parametrize("table, column", [("messages", "sender_id"), ("counters", "user_id"), ("notifications", "user_id")])
-def test_rows_that_others_change_meanwhile_are_erased_too(binary, serve, postgres_store, unread_client, table, column):
+def test_rows_that_others_change_meanwhile_are_erased_too_on_one_server(binary, serve, postgres_store, unread_client, table, column):
     """The statements of the erasure have chosen the rows as they were before the change."""
     server = serve(postgres_store, *ALL)
     client = unread_client(server)
@@ -246,7 +246,7 @@ def test_rows_that_others_change_meanwhile_are_erased_too(binary, serve, postgre
     assert tables_with(postgres_store, SECRET) == set()
 
 
-def test_events_without_a_line_in_the_audit_are_found_by_index(binary, serve, postgres_store):
+def test_events_without_a_line_in_the_audit_are_found_by_index_on_one_server(binary, serve, postgres_store):
     database = postgres_store.database
     serve(postgres_store, *ALL).stop()
     database.query(

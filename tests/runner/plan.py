@@ -78,8 +78,8 @@ CITUS_E2E = ["acceptance", "concurrency", "counters_events", "counters_flow", "c
              "pots_idempotency", "pots_routes", "sender", "verify", "verify_unread", "erase_user", "citus",
              "citus_any_node", "citus_commit", "citus_faults"]
 
-# Tests of SQLite, or of an older schema, have nothing to say of a cluster.
-OF_THIS_SCHEMA = "not sqlite and not older and not version_before and not version_without"
+# Tests of SQLite, of an older schema, or of how one server locks and plans, have nothing to say of a cluster.
+OF_THIS_SCHEMA = "not sqlite and not older and not version_before and not version_without and not on_one_server"
 
 # Suites that also run through the wrapper of --trace-store: together they call every verb of the store's ports.
 TRACED = ["store", "idempotency", "announce", "claim", "count_repository", "counter_repository",
