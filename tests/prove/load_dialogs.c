@@ -1,13 +1,18 @@
 /*
  * Clients of dialogs and counters: users write to each other, and read what they got one by one,
  * many at once, up to a message, and now and then a second time. The first users are written to
- * more often: their counters are followed by streams. With --previous nobody reads up to a message.
+ * more often: their counters are followed by streams. The others take turns: DIALOG_USERS of them
+ * are active for a few seconds. So when a fault happens, many counters change for the last time,
+ * and what it did to them is still there at the end. With --previous nobody reads up to a message.
  */
 #include <inttypes.h>
 
 #include "load.h"
 
 enum { MESSAGES = 2048, READ_BATCH_MAX = 16 };
+
+/* Each turn has its own users; after the last turn, the first one begins again. */
+enum { TURNS = 20, TURN_US = 3000000 };
 
 enum { KIND_SEND = 1, KIND_OTHER };
 
@@ -25,6 +30,14 @@ void dialog_user(const struct load *load, uint32_t number, char name[NAME_MAX_LE
 	snprintf(name, NAME_MAX_LENGTH, "%sd%u", load->prefix, number);
 }
 
+/* Returns a user whose turn it is. */
+static uint32_t active_user(struct load *load)
+{
+	uint32_t turn = (uint32_t)((load->now_us - load->phase_us) / TURN_US % TURNS);
+
+	return turn * DIALOG_USERS + random_below(&load->random, DIALOG_USERS);
+}
+
 static void send_message(struct load *load, struct operation *o)
 {
 	bool followed = random_below(&load->random, 3) == 0;
@@ -33,8 +46,8 @@ static void send_message(struct load *load, struct operation *o)
 	char body[256];
 
 	o->kind = KIND_SEND;
-	o->subject = random_below(&load->random, followed ? FOLLOWED_USERS : DIALOG_USERS);
-	o->other = random_below(&load->random, DIALOG_USERS);
+	o->subject = followed ? random_below(&load->random, FOLLOWED_USERS) : active_user(load);
+	o->other = active_user(load);
 	dialog_user(load, o->subject, receiver);
 	dialog_user(load, o->other, sender);
 	snprintf(body, sizeof(body), "{\"receiverId\":\"%s\",\"text\":\"m%" PRIu64 "\"}", receiver,
@@ -137,7 +150,7 @@ static bool counters_next(struct load *load, struct operation *o)
 	char user[NAME_MAX_LENGTH];
 	char path[128];
 
-	dialog_user(load, random_below(&load->random, DIALOG_USERS), user);
+	dialog_user(load, active_user(load), user);
 	snprintf(path, sizeof(path), "/counters/user/%s/UnreadMessages", user);
 	o->keyed = false;
 	operation_describe(o, "get %s", user);
