@@ -11,6 +11,9 @@
 #include "base/buffer.h"
 #include "base/slice.h"
 
+/* How long the id of a user, an item, a message or an event may be, in requests and in events. */
+#define ID_BYTES_MAX 128
+
 /* Returns whether `text` is valid UTF-8, without NUL, surrogates or overlong forms. */
 bool text_is_utf8(struct slice text);
 

@@ -4,7 +4,6 @@
 
 #include "base/text.h"
 
-#define TEXT_BYTES_MAX 128
 #define US_PER_S 1000000
 #define SECONDS_MAX 253402300799 /* the end of the year 9999 */
 
@@ -68,7 +67,7 @@ static bool is_good_text(const char *text)
 {
 	struct slice slice = slice_of(text);
 
-	return slice.len > 0 && slice.len <= TEXT_BYTES_MAX && text_is_utf8(slice) &&
+	return slice.len > 0 && slice.len <= ID_BYTES_MAX && text_is_utf8(slice) &&
 	       !text_has_control(slice);
 }
 

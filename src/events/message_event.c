@@ -13,8 +13,6 @@
 #include "base/text.h"
 #include "base/uuid.h"
 
-#define ID_BYTES_MAX 128
-
 /* ---- writing ----------------------------------------------------------------------------- */
 
 static void write_message(struct buffer *body, const struct message_event *event)

@@ -44,8 +44,9 @@ struct write {
 
 	/*
 	 * Sets the fate of this write alone, in the transaction, before the service decides the
-	 * other writes. Returns OK, or the session's status. NULL if the service decides this write
-	 * with the other writes.
+	 * other writes. Returns OK, or the status of this session or of another one that it has
+	 * used; the caller then rolls back. NULL if the service decides this write with the other
+	 * writes.
 	 */
 	enum status (*decide)(struct write *write, struct session *session, struct arena *arena);
 	struct idempotency_record *idempotency; /* NULL if the write has no Idempotency-Key */

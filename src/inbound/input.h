@@ -7,10 +7,10 @@
 #define QUIPU_INBOUND_INPUT_H
 
 #include "base/json.h"
+#include "base/text.h"
 #include "http/request.h"
 
 #define INPUT_ERRORS_MAX 16
-#define ID_BYTES_MAX 128
 #define IDEMPOTENCY_KEY_BYTES_MAX 255
 #define LIST_LIMIT_MAX 1000
 

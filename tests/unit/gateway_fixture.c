@@ -140,6 +140,15 @@ struct limit_row gateway_fixture_row_of(struct gateway_fixture *fixture)
 	return faulty_store_get_limit(fixture->store, slice_of("u"));
 }
 
+struct cached_limit gateway_fixture_copy_of(const struct gateway_fixture *fixture)
+{
+	struct cached_limit limit = {.user_id = slice_of("u")};
+	struct cache_session *cache = fixture->lane.cache;
+
+	assert_int_equal(cache->ops->limit_take(cache, &limit, 1), STATUS_OK);
+	return limit;
+}
+
 size_t gateway_fixture_send_many(struct gateway_fixture *fixture, size_t count, int wanted_status)
 {
 	struct fixture_send *sends[SENDS_MAX];

@@ -54,6 +54,10 @@ void gateway_fixture_configure(struct gateway_fixture *fixture);
 /* Returns the row of the user "u". */
 struct limit_row gateway_fixture_row_of(struct gateway_fixture *fixture);
 
+/* Returns the cached copy of the limit of "u", as another process would find it, too; `hit` is
+ * false if there is none. */
+struct cached_limit gateway_fixture_copy_of(const struct gateway_fixture *fixture);
+
 /* Submits `count` sends at once and returns how many got the wanted status. */
 size_t gateway_fixture_send_many(struct gateway_fixture *fixture, size_t count, int wanted_status);
 

@@ -90,16 +90,6 @@ static void open_refusing(struct gateway_fixture *fixture)
 	assert_int_equal(gateway_fixture_send_many(fixture, 1, 200), 1);
 }
 
-/* What another process would find, too. */
-static bool has_copy(const struct gateway_fixture *fixture)
-{
-	struct cached_limit limit = {.user_id = slice_of("u")};
-	struct cache_session *cache = fixture->lane.cache;
-
-	assert_int_equal(cache->ops->limit_take(cache, &limit, 1), STATUS_OK);
-	return limit.hit;
-}
-
 /* Checks that the write failed and changed nothing: the cached copy has no slot too few. */
 static void check_unchanged(
 	struct gateway_fixture *fixture, struct fixture_send *failed, enum status status)
@@ -110,9 +100,9 @@ static void check_unchanged(
 	assert_int_equal(problem->status, status);
 	assert_true(has_words(problem->detail, "nothing was changed"));
 	gateway_fixture_take_status(failed);
-	assert_false(has_copy(fixture));
+	assert_false(gateway_fixture_copy_of(fixture).hit);
 	assert_int_equal(gateway_fixture_send_many(fixture, LIMIT + 1, 200), LIMIT - 1);
-	assert_true(has_copy(fixture));
+	assert_true(gateway_fixture_copy_of(fixture).hit);
 }
 
 static void test_a_slot_that_the_store_could_not_reserve_is_not_spent_in_the_cache(void **unused)
@@ -151,7 +141,7 @@ static void test_a_slot_that_waited_for_a_row_in_vain_is_not_spent_in_the_cache(
 	failed = gateway_fixture_submit(&fixture, GATEWAY_SEND, "u", NULL);
 	gateway_fixture_step(&fixture);
 	assert_false(failed->answered); /* it is parked, and its slot is taken in the copy */
-	assert_true(has_copy(&fixture));
+	assert_true(gateway_fixture_copy_of(&fixture).hit);
 	manual_clock_pass(&fixture.clock, DEADLINE_NS);
 	gateway_fixture_step(&fixture);
 	faulty_store_hold(fixture.store, slice_of("u"), false);

@@ -50,8 +50,7 @@ static void retract(struct hub *hub, struct arena *arena, const struct hub_key *
 {
 	const struct counter_row absent = {.user_id = key->key};
 
-	if (key->version != 0)
-		hub_retract(hub, key, write_row(arena, &absent));
+	hub_retract(hub, key, write_row(arena, &absent));
 }
 
 void counter_feed_publish(struct counters *counters, struct arena *arena,

@@ -70,8 +70,7 @@ struct answer gateway_answer_unknown_without_row(const struct gateway_command *c
 {
 	return answer_problem(command->write.command.arena, STATUS_OUTCOME_UNKNOWN,
 		"an earlier attempt may have sent the message, and the user \"%.*s\" no longer has "
-		"a "
-		"configuration; to find out, create one with POST /api/config and send the same "
+		"a configuration; to find out, create one with POST /api/config and send the same "
 		"request with the same Idempotency-Key",
 		(int)command->user.text.len, command->user.text.data);
 }

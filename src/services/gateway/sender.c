@@ -26,10 +26,6 @@
 /* How much of a value a shortened letter keeps at most. */
 #define SHORTENED_MAX ((size_t)64 * 1024)
 
-/* PostgreSQL cannot add an id of more than about 2700 bytes to sent_messages, so the user of such a
- * message could not be erased. This is the limit of all other ids. */
-#define MESSAGE_ID_BYTES_MAX 128
-
 /* ---- reading ----------------------------------------------------------------------------- */
 
 /* Returns a string or an integer as text, allocated from `arena`. Returns {NULL, 0} for all other
@@ -108,7 +104,9 @@ static const char *read_event(struct arena *arena, const struct bus_delivery *de
 	if (is_blank_id(message->message_id)) {
 		message->message_id = arena_copy(arena, delivery->identity);
 		message->position = arena_copy(arena, delivery->position);
-	} else if (message->message_id.len > MESSAGE_ID_BYTES_MAX) {
+	} else if (message->message_id.len > ID_BYTES_MAX) {
+		/* PostgreSQL cannot add an id of more than about 2700 bytes to sent_messages, so
+		 * the user of such a message could not be erased */
 		return "its messageId has more than 128 bytes";
 	}
 	message->id = row_id(arena, message->message_id);

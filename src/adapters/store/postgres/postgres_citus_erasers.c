@@ -1,6 +1,7 @@
 /* The statements of the erasers on Citus. A ctid has no meaning across shards, so these statements
  * find rows by their keys. */
 #include "adapters/store/postgres/postgres_citus.h"
+#include "adapters/store/postgres/postgres_eraser.h"
 
 /* clang-format off */
 #define OTHERS                                                                             \
@@ -12,13 +13,9 @@
 	"events AS MATERIALIZED ("                                                         \
 	"  SELECT event_id FROM entitlement_audit "                                        \
 	"  WHERE user_id = $1::text AND event_id IS NOT NULL)"
-#define IS_ABOUT                                                                           \
-	"starts_with(aggregate_key, $1::text || ':') AND position($2::bytea IN payload) > 0 "
 #define CHOSEN_EVENTS                                                                      \
 	"SELECT o.event_id FROM events e JOIN outbox_events o USING (event_id) "           \
-	"UNION SELECT event_id FROM outbox_events WHERE stage = 'OPEN' AND " IS_ABOUT      \
-	"UNION SELECT event_id FROM outbox_events WHERE stage = 'FAILED' AND " IS_ABOUT    \
-	"UNION SELECT event_id FROM outbox_events WHERE stage = 'DISCARDED' AND " IS_ABOUT
+	PG_UNPUBLISHED_EVENTS
 
 static const struct pg_statement erasers[] = {
 	{"quipu_erase_received",

@@ -24,6 +24,19 @@ struct pg_eraser {
 	struct pg_erase_place places[ERASER_PLACES_MAX];
 };
 
+/* clang-format off */
+
+/* SQL for the ids of events of entitlements that were not published, are about the person $1, and
+ * may have lost their lines in the audit. $2 is the field user_id of the payload. The key alone does
+ * not tell: the keys of the events of a user "a:b" begin like those of a user "a". */
+#define PG_EVENTS_IN_STAGE(stage)                                                          \
+	"UNION SELECT event_id FROM outbox_events WHERE stage = '" stage "' "              \
+	"AND starts_with(aggregate_key, $1::text || ':') AND position($2::bytea IN payload) > 0 "
+#define PG_UNPUBLISHED_EVENTS                                                              \
+	PG_EVENTS_IN_STAGE("OPEN") PG_EVENTS_IN_STAGE("FAILED") PG_EVENTS_IN_STAGE("DISCARDED")
+
+/* clang-format on */
+
 extern const struct eraser_ops pg_eraser_ops;
 
 extern const struct pg_eraser postgres_dialogs_eraser;

@@ -124,20 +124,12 @@ const struct pg_eraser postgres_counters_eraser = {
 
 /* ---- entitlements ------------------------------------------------------------------------ */
 
-/* True for events about the person; $2 is the field user_id of the payload. The key alone does not
- * tell: the keys of the events of a user "a:b" begin like those of a user "a". */
-#define IS_ABOUT                                                                           \
-	"starts_with(aggregate_key, $1::text || ':') AND position($2::bytea IN payload) > 0 "
-
 /* The audit may no longer have the lines of events that were not published in time, so these events
  * are also found by what they say. */
 #define EVENTS_SQL                                                                         \
 	"SELECT o.event_id FROM entitlement_audit a "                                      \
 	"JOIN outbox_events o ON o.event_id = a.event_id "                                 \
-	"WHERE a.user_id = $1::text "                                                      \
-	"UNION SELECT event_id FROM outbox_events WHERE stage = 'OPEN' AND " IS_ABOUT      \
-	"UNION SELECT event_id FROM outbox_events WHERE stage = 'FAILED' AND " IS_ABOUT    \
-	"UNION SELECT event_id FROM outbox_events WHERE stage = 'DISCARDED' AND " IS_ABOUT
+	"WHERE a.user_id = $1::text " PG_UNPUBLISHED_EVENTS
 
 /* Events are erased before audit lines, because the statement that erases events finds most of them
  * through the audit lines. That statement also erases events that have been published. */
